@@ -1,0 +1,63 @@
+"""What holds for every test: its own directories, no blocking call in a loop, no task left."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from blockbuster import blockbuster_ctx
+
+# A busy machine is no reason to fail; a hang is ended by pytest-timeout.
+hypothesis.settings.register_profile("bullpen", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("bullpen")
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give the test a HOME, XDG and runtime directories of its own.
+
+    Their path is short enough that a Unix socket fits below it, which `tmp_path` is not everywhere.
+    """
+    # What a test's child processes still write while they end must not fail the test.
+    with tempfile.TemporaryDirectory(prefix="bullpen-", ignore_cleanup_errors=True) as directory:
+        home = Path(directory)
+        runtime = home / "run"
+        runtime.mkdir(mode=0o700)
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+        monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local/share"))
+        monkeypatch.setenv("XDG_STATE_HOME", str(home / ".local/state"))
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+        for name in ("TMUX", "TMUX_PANE"):  # the developer's own tmux is none of ours
+            monkeypatch.delenv(name, raising=False)
+        yield home
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_blocking_calls() -> Iterator[None]:
+    """Make a blocking call raise `BlockingError` when our code makes it in a running loop.
+
+    Only calls below a frame of the package are judged, so what pytest, hypothesis and the tests
+    themselves do is not.
+    """
+    with blockbuster_ctx("bullpen"):
+        yield
+
+
+@pytest.fixture
+async def no_leaked_tasks() -> AsyncIterator[None]:
+    """Fail a test that leaves a task behind. Every async test has it, below its other fixtures."""
+    before = asyncio.all_tasks()
+    yield
+    await asyncio.sleep(0)  # a task that is ending may end
+    leaked = asyncio.all_tasks() - before - {asyncio.current_task()}
+    assert not leaked, "the test left tasks behind:\n" + "\n".join(map(repr, leaked))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("asyncio"):
+            item.fixturenames.insert(0, "no_leaked_tasks")  # set up first, torn down last
