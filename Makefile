@@ -33,7 +33,7 @@ types: setup ## mypy, strict, on all code
 	$(BIN)/mypy $(CODE)
 
 imports: setup ## the contracts between the rooms
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 bench: setup ## measure, side by side with others (ARGS=--help for more)
 	$(BIN)/python -m bench $(ARGS)
