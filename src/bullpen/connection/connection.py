@@ -1,0 +1,679 @@
+"""One connection to one peer: requests out, handlers in, over any transport.
+
+The reader (`receive`) runs inside the transport's callback. It classifies, correlates and routes
+every message in wire order and never waits: responses go to their waiters, the rest to a route or
+to the dispatcher's queue. See `docs/concepts/` for what is promised about order, bounds,
+cancelling and closing.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import msgspec
+from msgspec import UNSET
+
+from bullpen.connection.context import Context
+from bullpen.connection.dispatch import Dispatcher
+from bullpen.connection.errors import (
+    ConnectionClosed,
+    RequestTimeout,
+    SendBufferFull,
+    SlowConsumer,
+    TransportClosed,
+)
+from bullpen.connection.options import ConnectionStats, Options, Stage, Trace
+from bullpen.connection.parking import Parking, resume_all
+from bullpen.connection.transport import Clock, Timer, Transport
+from bullpen.connection.typed import TypedNotification, TypedRequest, result_type
+from bullpen.jsonrpc.errors import RemoteError, RemoteProtocolError
+from bullpen.jsonrpc.peer import BatchReply, Peer
+from bullpen.jsonrpc.wire import (
+    Batch,
+    Id,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Response,
+    decode_value,
+)
+
+if TYPE_CHECKING:
+    from bullpen.connection.builder import Builder
+
+__all__ = ["Connection", "Route"]
+
+logger = logging.getLogger("bullpen.connection")
+
+CLOSE_SECONDS = 1.0  # for tasks to take their cancellation; one that refuses is reported
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Route = Callable[[Message, "Context | None", int], bool]
+"""Sees every inbound request (with its context) and notification first; True takes it.
+
+It runs in the reader: it must not wait, and it must not raise.
+"""
+
+OnResult = Callable[[Any], None]
+DEFAULT: Any = object()
+
+
+class _Waiter(Parking):
+    """Who waits for one response: a task that parks here, or a function to deliver it to."""
+
+    deliver: Callable[[Response | ConnectionClosed], None] | None = None
+    on_result: OnResult | None = None
+    result_type: Any = Any
+    response: Response | None = None
+    deadline: float | None = None  # of those under the default timeout, checked in one sweep
+    timer: Timer | None = None  # of those with a timeout of their own
+    is_plain = True  # only a task: no hook, no timer
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, method: str) -> None:
+        self._loop = loop
+        self.method = method
+
+
+class Connection:
+    """An open connection. Made by a builder: `Connection.builder()…connect(transport)`."""
+
+    def __init__(self, options: Options, route: Route | None = None) -> None:
+        self.name = options.name
+        self.is_observed = bool(options.observers)
+        self._options = options
+        self._route = route
+        self._peer: Peer[_Waiter] = Peer()
+        self._woken: list[Parking] = []  # whom the messages of this read wake
+        self._dispatcher = Dispatcher(self, options)
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._clock: Clock = options.clock or self._loop
+        self._now = options.clock.time if options.clock else time.monotonic
+        self._timeout = options.timeout_seconds
+        self._sweep: Timer | None = None
+        self._transport: Transport | None = None
+        self._handlers: set[asyncio.Task[Any]] = set()
+        self._spawned: set[asyncio.Task[Any]] = set()
+        self._workers: set[asyncio.Task[Any]] = set()  # the transport's
+        self._malformed = 0
+        self._malformed_in_a_row = 0
+        self._closed: ConnectionClosed | None = None
+        self._is_clean = False
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._closing: asyncio.Task[None] | None = None
+        self._on_close: list[Callable[[BaseException | None], None]] = []
+
+    @staticmethod
+    def builder() -> "Builder":
+        """Begin to describe a connection; the transport comes last."""
+        from bullpen.connection.builder import Builder
+
+        return Builder()
+
+    @staticmethod
+    def from_streams(outgoing: Any, incoming: Any) -> "Builder":
+        """Begin to describe a connection over a stream writer and reader; end with `serve()`."""
+        from bullpen.connection.builder import Builder
+        from bullpen.connection.transports.stream import StreamTransport
+
+        return Builder(transport=StreamTransport(outgoing, incoming))
+
+    def __repr__(self) -> str:
+        state = f"CLOSED: {self._closed.cause}" if self._closed else "OPEN"
+        return f"<Connection {self.name!r} {state}, {len(self._peer)} pending>"
+
+    # Sending
+
+    @overload
+    async def request(
+        self,
+        method: TypedRequest[R],
+        *,
+        timeout: float | None = ...,
+        on_result: Callable[[R], None] | None = ...,
+    ) -> R: ...
+
+    @overload
+    async def request(
+        self,
+        method: str,
+        params: Any = ...,
+        *,
+        result: type[T],
+        timeout: float | None = ...,
+        on_result: Callable[[T], None] | None = ...,
+    ) -> T: ...
+
+    @overload
+    async def request(
+        self,
+        method: str,
+        params: Any = ...,
+        *,
+        timeout: float | None = ...,
+        on_result: OnResult | None = ...,
+    ) -> Any: ...
+
+    async def request(
+        self,
+        method: Any,
+        params: Any = UNSET,
+        *,
+        result: Any = Any,
+        timeout: float | None = DEFAULT,
+        on_result: OnResult | None = None,
+    ) -> Any:
+        """Send a request and return its result.
+
+        `on_result` is called with the result inside the reader: what it installs is in effect
+        before the next message is looked at. If it raises, the caller gets that error.
+
+        Raises:
+            RemoteError: the peer answered with an error.
+            RequestTimeout: it did not answer in time; the peer has been told to stop.
+            ConnectionClosed: it will not answer any more.
+        """
+        if not isinstance(method, str):
+            method, params, result = method.METHOD, method, result_type(type(method))
+        transport = self._transport
+        if self._closed is not None or transport is None:
+            raise ConnectionClosed(self.cause) from self.cause
+        if transport.is_congested:
+            await transport.drain()
+            transport = self._open_transport()
+        waiter = _Waiter(self._loop, method)
+        if on_result is not None:
+            waiter.on_result, waiter.result_type, waiter.is_plain = on_result, result, False
+        if timeout is DEFAULT:
+            if self._timeout is not None:
+                waiter.deadline = self._now() + self._timeout
+                if self._sweep is None:
+                    self._sweep = self._clock.call_later(self._timeout, self._sweep_expired)
+            request_id = self._peer.issue(waiter)
+        else:
+            request_id = self._issue(waiter, timeout)
+        try:
+            if self.is_observed:
+                self._send(transport, Request(request_id, method, params))
+            else:
+                transport.send(Request(request_id, method, params))
+            await waiter
+        except BaseException as error:
+            self._give_up(request_id, tell_peer=isinstance(error, asyncio.CancelledError))
+            raise
+        response = waiter.response
+        assert response is not None
+        if response.error is not UNSET:
+            failure = response.error
+            raise RemoteError(failure.code, failure.message, failure.data)  # type: ignore[union-attr]
+        return decode_value(response.result, result)
+
+    def send_request(
+        self,
+        method: str,
+        params: Any,
+        deliver: Callable[[Response | ConnectionClosed], None],
+        *,
+        timeout: float | None = None,
+    ) -> int:
+        """Send a request and have its response delivered inside the reader. Returns its id.
+
+        For those who pass responses on in wire order. `deliver` is called exactly once, with the
+        response or with the reason why there will be none, unless the request is abandoned.
+        """
+        transport = self._open_transport()
+        waiter = _Waiter(self._loop, method)
+        waiter.deliver, waiter.is_plain = deliver, False
+        request_id = self._issue(waiter, timeout)
+        try:
+            self._send(transport, Request(request_id, method, params))
+        except BaseException:
+            self._give_up(request_id, tell_peer=False)
+            raise
+        return request_id
+
+    def abandon(self, request_id: int) -> None:
+        """Give up a request sent with `send_request`, and tell the peer in its dialect."""
+        self._give_up(request_id, tell_peer=True)
+
+    async def notify(self, method: "str | TypedNotification", params: Any = UNSET) -> None:
+        """Send a notification, waiting while the peer does not read.
+
+        Raises:
+            ConnectionClosed: nobody will read it.
+        """
+        if self._open_transport().is_congested:
+            await self._open_transport().drain()
+        self.send_notification(method, params)
+
+    def send_notification(self, method: "str | TypedNotification", params: Any = UNSET) -> None:
+        """Send a notification without waiting.
+
+        Raises:
+            SendBufferFull: the peer does not read, and too much waits for it.
+        """
+        if not isinstance(method, str):
+            method, params = method.METHOD, method
+        self._send(self._open_transport(), Notification(method, params))
+
+    def send_response(self, response: Response | Batch) -> None:
+        """Send a response; one that nobody can receive any more is dropped."""
+        transport = self._transport
+        if transport is None:
+            return
+        try:
+            if self.is_observed:
+                self._send(transport, response)
+            else:
+                transport.send(response)
+        except TransportClosed:
+            self.trace(Stage.DROPPED, response, "the transport is closed")
+        except SendBufferFull as error:
+            self._fail(error)
+
+    def respond(self, response: Response) -> None:
+        """Answer the oldest open inbound request that has the response's id.
+
+        Raises:
+            KeyError: there is none.
+        """
+        context = self._dispatcher.find(response.id)
+        if context is None:
+            raise KeyError(response.id)
+        context.answer(response)
+
+    # Receiving: called by the transport, in wire order
+
+    def receive(self, message: Message, size: int) -> None:
+        """Take one message from the transport. See `Receiver`."""
+        self.receive_burst(((message, size),))
+
+    def receive_burst(self, burst: Iterable[tuple[Message, int]]) -> None:
+        """Take messages from the transport. See `Receiver`."""
+        for message, size in burst:
+            kind = message.__class__
+            if self.is_observed:
+                self.trace(Stage.RECEIVED, message)
+            if kind is Response:
+                self._settle(message)  # type: ignore[arg-type]
+            elif kind is Notification:
+                self._receive_notification(message, size)  # type: ignore[arg-type]
+            elif kind is Request:
+                self._receive_request(message, size)  # type: ignore[arg-type]
+            elif kind is Batch:
+                self._receive_batch(message)  # type: ignore[arg-type]
+            else:
+                self._receive_malformed(message)  # type: ignore[arg-type]
+                continue
+            self._malformed_in_a_row = 0
+        if self._dispatcher.inbox:
+            self._dispatcher.run()
+        if self._woken:
+            woken, self._woken = self._woken, []
+            resume_all(woken)
+
+    def receive_end(self, cause: Exception | None) -> None:
+        """Learn that nothing more will come. See `Receiver`."""
+        self._end(
+            cause or TransportClosed("the peer closed the connection"), is_clean=cause is None
+        )
+
+    def spawn(
+        self, work: Coroutine[Any, Any, Any], *, name: str = "", fatal: bool = False
+    ) -> "asyncio.Task[Any]":
+        """Run work that lives no longer than the connection.
+
+        If it fails, observers learn so with the place it was spawned at; `fatal` closes the
+        connection with that failure as its cause.
+        """
+        if self._closed is not None:
+            work.close()
+            raise ConnectionClosed(self._closed.cause)
+        caller = sys._getframe(1)
+        place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        name = name or getattr(work, "__qualname__", "work")
+        task = self._run(self._spawned, work, name)
+        task.add_done_callback(lambda task: self._spawn_ended(task, place, fatal=fatal))
+        return task
+
+    def run_handlers(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a runner of the dispatcher."""
+        self._run(self._handlers, work, "handlers")
+
+    def run_worker(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a worker of the transport. See `Receiver`."""
+        self._run(self._workers, work, name)
+
+    # Life
+
+    async def start(self, transport: Transport) -> None:
+        """Open the transport. Called once, by the builder."""
+        self._transport = transport
+        try:
+            await transport.start(self)
+        except BaseException:
+            self._transport = None
+            self._closed = ConnectionClosed(None)
+            self._cancel_sweep()
+            with contextlib.suppress(Exception):
+                await transport.close()
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._closed is not None
+
+    @property
+    def cause(self) -> BaseException | None:
+        """Why the connection ended: the first thing that went wrong."""
+        return self._closed.cause if self._closed else None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the connection ended by a close of either side, not by a failure."""
+        return self._is_clean
+
+    def on_close(self, callback: Callable[[BaseException | None], None]) -> None:
+        """Have a callback told the first cause when the connection ends; at once if it has.
+
+        Waiting requests have failed by then. All callbacks run, in the order they were given.
+        """
+        if self._closed is not None:
+            callback(self._closed.cause)
+        else:
+            self._on_close.append(callback)
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection has ended and everything of it is released."""
+        await asyncio.shield(self._ended)
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+    async def aclose(self) -> None:
+        """Close: answer what is open, send what was accepted, release everything. Idempotent."""
+        self._end(None, is_clean=True, is_local=True)
+        if self._closing is not None and self._closing is not asyncio.current_task():
+            await asyncio.shield(self._closing)
+
+    def stats(self) -> ConnectionStats:
+        """Return the connection's figures."""
+        dispatcher = self._dispatcher
+        return ConnectionStats(
+            requests_sent=self._peer.issued,
+            requests_pending=len(self._peer),
+            requests_running=dispatcher.running,
+            requests_waiting=dispatcher.waiting_requests,
+            notifications_waiting=dispatcher.waiting_notifications,
+            bytes_waiting=dispatcher.waiting_bytes,
+            most_notifications_waiting=dispatcher.most_notifications,
+            unknown_responses=self._peer.unknown_responses,
+            malformed=self._malformed,
+            overloaded=dispatcher.overloaded,
+            dropped_notifications=dispatcher.dropped_notifications,
+        )
+
+    def pause_reading(self) -> None:
+        """Stop taking messages: every session, response and close behind them waits."""
+        if self._transport is not None:
+            self._transport.pause()
+
+    def resume_reading(self) -> None:
+        """Take messages again."""
+        if self._transport is not None:
+            self._transport.resume()
+
+    def trace(self, stage: Stage, message: Message | None = None, detail: Any = None) -> None:
+        """Tell the observers, if there are any."""
+        for observe in self._options.observers:
+            try:
+                observe(Trace(self.name, stage, message, detail))
+            except Exception:  # an observer must not change what it observes
+                logger.exception("%s: an observer failed", self.name)
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call back in the connection's loop, from whatever thread; never after it closed."""
+        if self._loop.is_closed():
+            return
+        if threading.get_ident() == self._thread:
+            self._loop.call_soon(callback, *args)
+        else:
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    # Outbound requests
+
+    def _open_transport(self) -> Transport:
+        if self._closed is not None or self._transport is None:
+            raise ConnectionClosed(self.cause)
+        return self._transport
+
+    def _send(self, transport: Transport, message: Message) -> None:
+        if not self.is_observed:
+            transport.send(message)
+            return
+        if message.__class__ is Request:
+            self.trace(Stage.REQUESTED, message)
+            self.trace(Stage.ASSIGNED, message)
+        transport.send(message)
+        self.trace(Stage.SENT, message)
+
+    def _issue(self, waiter: _Waiter, timeout: float | None) -> int:
+        request_id = self._peer.issue(waiter)
+        if timeout is not None:
+            waiter.is_plain = False
+            waiter.timer = self._clock.call_later(timeout, self._expire, request_id, timeout)
+        return request_id
+
+    def _sweep_expired(self) -> None:
+        """Expire what is overdue under the default timeout: the oldest come first."""
+        self._sweep = None
+        now = self._now()
+        for request_id, waiter in list(self._peer.oldest()):
+            if waiter.deadline is None:
+                continue
+            if waiter.deadline > now:
+                self._sweep = self._clock.call_later(waiter.deadline - now, self._sweep_expired)
+                break
+            self._expire(request_id, self._timeout or 0.0)
+
+    def _expire(self, request_id: int, timeout: float) -> None:
+        waiter = self._peer.abandon(request_id)
+        if waiter is None:
+            return
+        self._tell_cancelled(request_id)
+        error = RequestTimeout(waiter.method, timeout)
+        if waiter.deliver is not None:
+            waiter.deliver(ConnectionClosed(error))
+        else:
+            waiter.fail(error)
+
+    def _give_up(self, request_id: int, *, tell_peer: bool) -> None:
+        waiter = self._peer.abandon(request_id)
+        if waiter is None:
+            return
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+        if tell_peer:
+            self._tell_cancelled(request_id)
+
+    def _tell_cancelled(self, request_id: int) -> None:
+        cancel = self._options.dialect.cancel(request_id)
+        if cancel is not None and self._transport is not None:
+            with contextlib.suppress(TransportClosed, SendBufferFull):
+                self._send(self._transport, cancel)
+
+    def _settle(self, response: Response) -> None:
+        waiter = self._peer.settle(response)
+        if waiter is None:
+            self.trace(Stage.DROPPED, response, "nobody waits for it")
+            return
+        if waiter.is_plain:
+            if not waiter.is_done:
+                waiter.is_done = True
+                waiter.response = response
+                self._woken.append(waiter)
+            return
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+        if waiter.deliver is not None:
+            waiter.deliver(response)
+        elif not waiter.is_done:
+            if waiter.on_result is not None and response.error is UNSET:
+                try:
+                    waiter.on_result(decode_value(response.result, waiter.result_type))
+                except Exception as error:  # the hook is the caller's, and so is its failure
+                    waiter.fail(error)
+                    return
+            waiter.is_done = True
+            waiter.response = response
+            self._woken.append(waiter)
+
+    # Inbound
+
+    def _receive_notification(self, message: Notification, size: int) -> None:
+        if self._route is not None and self._route(message, None, size):
+            return
+        if message.method == self._options.dialect.cancel_method:
+            self._dispatcher.cancel(self._options.dialect.cancelled_id(message))
+            return
+        try:
+            self._dispatcher.notification(message, size)
+        except SlowConsumer as error:
+            self._fail(error)
+
+    def _receive_request(
+        self, message: Request, size: int, batch: BatchReply | None = None, slot: int = 0
+    ) -> None:
+        context = self._dispatcher.open_request(message, size, batch, slot)
+        if self._route is None or not self._route(message, context, size):
+            self._dispatcher.request(context)
+
+    def _receive_batch(self, batch: Batch) -> None:
+        owed = [m for m in batch if _is_owed(m)]
+        reply = BatchReply(len(owed))
+        slot = 0
+        for message in batch:
+            if message.__class__ is Request:
+                self._receive_request(message, 0, reply, slot)  # type: ignore[arg-type]
+                slot += 1
+            elif _is_owed(message):
+                stand_in = Request(message.id, "")  # type: ignore[union-attr]
+                context = self._dispatcher.open_request(stand_in, 0, reply, slot)
+                context.answer(Response(stand_in.id, error=message.error))  # type: ignore[union-attr]
+                slot += 1
+            elif message.__class__ is Response:
+                self._settle(message)  # type: ignore[arg-type]
+            elif message.__class__ is Notification:
+                self._receive_notification(message, 0)  # type: ignore[arg-type]
+
+    def _receive_malformed(self, message: Malformed) -> None:
+        self._malformed += 1
+        self._malformed_in_a_row += 1
+        self.trace(Stage.DROPPED, message, message.error.message)
+        if not message.is_response:
+            self.send_response(Response(message.id, error=message.error))
+        if self._malformed_in_a_row >= self._options.limits.malformed_in_a_row:
+            count = self._malformed_in_a_row
+            self._fail(RemoteProtocolError(f"{count} frames in a row were not JSON-RPC"))
+
+    # Ending
+
+    def _fail(self, cause: Exception) -> None:
+        self._end(cause, is_clean=False)
+
+    def _end(self, cause: BaseException | None, *, is_clean: bool, is_local: bool = False) -> None:
+        if self._closed is not None:
+            return
+        self._closed = ConnectionClosed(cause)
+        self._is_clean = is_clean
+        self._cancel_sweep()
+        for waiter in self._peer.abandon_all():
+            self._fail_waiter(waiter, cause)
+        for callback in self._on_close:
+            try:
+                callback(cause)
+            except Exception:  # every callback runs; none can hold the close
+                logger.exception("%s: a close callback failed", self.name)
+        self._on_close.clear()
+        self._ended.set_result(None)
+        # What the peer asked before it said its last word may still be answered.
+        grace = self._options.limits.finish_seconds if is_clean and not is_local else 0.0
+        caller = asyncio.current_task() if is_local else None
+        self._closing = self._loop.create_task(
+            self._close(grace, caller), name=f"{self.name}:close"
+        )
+
+    def _fail_waiter(self, waiter: _Waiter, cause: BaseException | None) -> None:
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+        closed = ConnectionClosed(cause)
+        closed.__cause__ = cause
+        if waiter.deliver is not None:
+            waiter.deliver(closed)
+        else:
+            waiter.fail(closed)
+
+    def _cancel_sweep(self) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+
+    async def _close(self, grace: float, caller: "asyncio.Task[Any] | None") -> None:
+        if grace and not self._dispatcher.is_idle:
+            await self._wait_for_handlers(grace)
+        self._dispatcher.close()
+        await self._stop([task for task in (*self._handlers, *self._spawned) if task is not caller])
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            try:
+                await transport.close()
+            except Exception:  # closing must come to its end
+                logger.exception("%s: the transport failed to close", self.name)
+        await self._stop([*self._workers])
+
+    async def _wait_for_handlers(self, grace: float) -> None:
+        deadline = self._loop.time() + grace
+        while self._handlers and (left := deadline - self._loop.time()) > 0:
+            await asyncio.wait(self._handlers, timeout=left)
+
+    async def _stop(self, tasks: "list[asyncio.Task[Any]]") -> None:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, stuck = await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+            for task in stuck:
+                logger.error("%s: %s does not end", self.name, task.get_name())
+
+    def _run(
+        self, group: "set[asyncio.Task[Any]]", work: Coroutine[Any, Any, Any], name: str
+    ) -> "asyncio.Task[Any]":
+        task = self._loop.create_task(work, name=f"{self.name}:{name}")
+        group.add(task)
+        task.add_done_callback(group.discard)
+        return task
+
+    def _spawn_ended(self, task: "asyncio.Task[Any]", place: str, *, fatal: bool) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        logger.error(
+            "%s: %s, spawned at %s, failed", self.name, task.get_name(), place, exc_info=error
+        )
+        error.add_note(f"spawned at {place}")
+        self.trace(Stage.FAILED, None, error)
+        if fatal and isinstance(error, Exception):
+            self._fail(error)
+
+
+def _is_owed(message: Message) -> bool:
+    """Whether the peer waits for an answer to this entry of a batch."""
+    return isinstance(message, Request) or (
+        isinstance(message, Malformed) and not message.is_response
+    )

@@ -1,0 +1,317 @@
+"""Inbound requests and notifications on their way to the handlers.
+
+The reader only queues. When it has taken in all that came in one read, a *runner* task goes on
+with the queue: it calls handler after handler until one of them has to wait. Then the next runner
+takes over where it stopped, and the first ends with its handler. So a handler that waits has a
+task of its own, while a thousand that need not wait share one.
+
+Requests start in the order they came and run side by side; notifications are handled one after
+the other.
+"""
+
+import asyncio
+import contextvars
+import logging
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING
+
+from bullpen.connection.context import Context
+from bullpen.connection.errors import SlowConsumer
+from bullpen.connection.handlers import Chain, Declined, error_for, not_found
+from bullpen.connection.options import Options, Stage
+from bullpen.connection.parking import Parking, resume_all
+from bullpen.jsonrpc.errors import (
+    METHOD_NOT_FOUND,
+    OVERLOADED,
+    REQUEST_CANCELLED,
+    SHUTTING_DOWN,
+    RpcError,
+    UnserializableError,
+)
+from bullpen.jsonrpc.peer import BatchReply
+from bullpen.jsonrpc.wire import Batch, Error, Id, Notification, Request, Response
+
+if TYPE_CHECKING:
+    from bullpen.connection.connection import Connection
+
+__all__ = ["Dispatcher"]
+
+logger = logging.getLogger("bullpen.connection")
+
+
+class Dispatcher:
+    """Queues what came in, runs the handlers, and sees that every request is answered once."""
+
+    def __init__(self, connection: "Connection", options: Options) -> None:
+        self.connection = connection
+        self._chain = Chain(options.links)
+        self._limits = options.limits
+        self._dialect = options.dialect
+        self._debug = options.debug
+        self.inbox: deque[Context] = deque()
+        self._lane: deque[Context] = deque()  # notifications behind one that waits
+        self._lane_is_busy = False
+        self._open: set[Context] = set()  # requests without an answer
+        self._most_open = self._limits.running_handlers + self._limits.waiting_requests
+        self._parking: Parking | None = None  # where the next runner waits
+        self._runners_due = 0  # made, and starting in the loop's next round
+        self._running = 0
+        self._turn = 0  # changes whenever a runner begins to take from the inbox
+        self._is_closed = False
+        self._notifications = 0
+        self._bytes = 0
+        self.most_notifications = 0
+        self.overloaded = 0
+        self.dropped_notifications = 0
+
+    @property
+    def running(self) -> int:
+        return self._running
+
+    @property
+    def waiting_requests(self) -> int:
+        return len(self._open) - self._running
+
+    @property
+    def waiting_notifications(self) -> int:
+        return self._notifications
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._bytes
+
+    def open_request(
+        self, message: Request, size: int, batch: BatchReply | None = None, slot: int = 0
+    ) -> Context:
+        """Take on the duty to answer a request."""
+        link = self._chain.first(message)
+        context = Context(self, message, size, link, False, batch, slot)
+        self._open.add(context)
+        return context
+
+    def find(self, request_id: Id) -> Context | None:
+        """Return the oldest request with this id that has no answer yet."""
+        for context in self._open:
+            if context.id == request_id and type(context.id) is type(request_id):
+                return context
+        return None
+
+    def request(self, context: Context) -> None:
+        """Queue a request for its handlers, or answer at once that there are none."""
+        if context.link is None:
+            self._answer(context, error_for(not_found(context.method), "", debug=False))
+        elif len(self._open) > self._most_open:
+            self.overloaded += 1
+            self._answer(context, Error(OVERLOADED, "overloaded, try again", {"retry": True}))
+        else:
+            self.inbox.append(context)
+
+    def notification(self, message: Notification, size: int) -> None:
+        """Queue a notification for its handlers; without any it is of no interest.
+
+        Raises:
+            SlowConsumer: too many wait already.
+        """
+        link = self._chain.first(message)
+        if link is None or self._is_closed:
+            self.dropped_notifications += 1
+            self.connection.trace(Stage.DROPPED, message, "no handler")
+            return
+        self._notifications += 1
+        self._bytes += size
+        if self._notifications > self.most_notifications:
+            self.most_notifications = self._notifications
+        limits = self._limits
+        if self._notifications > limits.waiting_notifications or self._bytes > limits.waiting_bytes:
+            raise SlowConsumer(self.connection.name, self._notifications, self._bytes)
+        self.inbox.append(Context(self, message, size, link, True))
+
+    def cancel(self, request_id: Id) -> None:
+        """Give up a request the peer no longer wants: interrupt its handler."""
+        context = self.find(request_id)
+        if context is None or context.cancel_requested:
+            return
+        context.cancel_requested = True
+        if context.task is not None:
+            context.task.cancel()
+        else:  # still queued, or its handler handed the duty to answer to somebody else
+            self._answer_cancelled(context)
+
+    def answer(self, context: Context, response: Response) -> None:
+        """Send the one response of a request and forget the request."""
+        context.is_answered = True
+        self._open.discard(context)
+        if context.batch is None:
+            self._send(response)
+            return
+        responses = context.batch.fill(context.slot, response)
+        if responses is not None:
+            try:
+                self.connection.send_response(Batch(responses))
+            except UnserializableError:  # one of them: each on its own, so that the others arrive
+                for one in responses:
+                    self._send(one)
+
+    def _send(self, response: Response) -> None:
+        try:
+            self.connection.send_response(response)
+        except UnserializableError as error:
+            logger.error("%s: %s", self.connection.name, error)
+            substitute = error_for(error, secrets.token_hex(4), debug=self._debug)
+            self.connection.send_response(Response(response.id, error=substitute))
+
+    def close(self) -> None:
+        """Start nothing any more and answer every open request with an error."""
+        self._is_closed = True
+        self.inbox.clear()
+        self._lane.clear()
+        for context in list(self._open):
+            if context.task is None:
+                self._answer_error(context, SHUTTING_DOWN, "shutting down")
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.inbox and not self._running and not self._lane_is_busy
+
+    def run(self) -> None:
+        """Go on with what is queued: now if a runner waits for work, else in the next round."""
+        self._turn += 1
+        parking = self._parking
+        if parking is not None:
+            self._parking = None
+            resume_all((parking,))
+        if self.inbox:
+            self._start_runners()
+
+    def _start_runners(self) -> None:
+        """Make runners for what is still queued: one each, since each handler may have to wait."""
+        possible = self._limits.running_handlers - self._running - self._runners_due
+        for _ in range(min(len(self.inbox) - self._runners_due, possible)):
+            self._runners_due += 1
+            self.connection.run_handlers(self._be_runner())
+
+    async def _be_runner(self) -> None:
+        """Handle what is queued and wait for more; end after a handler that had to wait."""
+        self._runners_due -= 1
+        self._turn += 1
+        task = asyncio.current_task()
+        parking = Parking(asyncio.get_running_loop())
+        variables = contextvars.copy_context()
+        inbox = self.inbox
+        turn = self._turn
+        while True:
+            while inbox and self._running < self._limits.running_handlers:
+                context = inbox.popleft()
+                context.task = task
+                if context.message.__class__ is Request:
+                    await self._run_request(context)
+                elif self._lane_is_busy:
+                    self._lane.append(context)
+                else:
+                    await self._run_lane(context)
+                if self._turn != turn or contextvars.copy_context() != variables:
+                    # Others have gone on since: the handler had to wait. Or it set context
+                    # variables, which are not for the next one to see.
+                    self._start_runners()
+                    return
+            if self._parking is not None:
+                return  # one that waits for work is enough
+            self._parking = parking
+            await parking
+            turn = self._turn
+
+    async def _run_request(self, context: Context) -> None:
+        if context.is_answered:  # cancelled while it was queued
+            return
+        self._running += 1
+        try:
+            message = context.message
+            link = context.link
+            assert link is not None
+            outcome = link.handler(link.argument(message), context)
+            if link.is_async or hasattr(outcome, "__await__"):
+                outcome = await outcome
+            if outcome.__class__ is Declined:
+                outcome = await self._chain.pass_on(outcome, link, message, context)
+            if not context.is_answered and not context.is_detached:
+                self.answer(context, Response(message.id, outcome))  # type: ignore[union-attr]
+        except asyncio.CancelledError:
+            self._interrupted(context)
+        except Exception as error:  # the boundary: whatever a handler raises is answered
+            self._failed(context, error)
+        finally:
+            self._running -= 1
+            context.task = None
+        if self.connection.is_observed:
+            self.connection.trace(Stage.HANDLED, context.message)
+
+    async def _run_lane(self, context: Context) -> None:
+        self._lane_is_busy = True
+        try:
+            await self._run_notification(context)
+            while self._lane:
+                await self._run_notification(self._lane.popleft())
+        finally:
+            self._lane_is_busy = False
+
+    async def _run_notification(self, context: Context) -> None:
+        self._notifications -= 1
+        self._bytes -= context.size
+        message = context.message
+        try:
+            link = context.link
+            assert link is not None
+            outcome = link.handler(link.argument(message), context)
+            if link.is_async or hasattr(outcome, "__await__"):
+                outcome = await outcome
+            if outcome.__class__ is Declined:
+                await self._chain.pass_on(outcome, link, message, context)
+        except Exception as error:  # the boundary: a notification is never answered
+            self._notification_failed(message, error)
+
+    def _interrupted(self, context: Context) -> None:
+        task = asyncio.current_task()
+        if not context.cancel_requested or self._is_closed:
+            self._answer_error(context, SHUTTING_DOWN, "shutting down")
+            raise asyncio.CancelledError
+        assert task is not None
+        task.uncancel()  # meant for the handler, which has ended, not for this task
+        self._answer_cancelled(context)
+
+    def _notification_failed(self, message: Request | Notification, error: Exception) -> None:
+        if isinstance(error, RpcError) and error.code == METHOD_NOT_FOUND:
+            self.dropped_notifications += 1  # everybody it reached declined it
+            return
+        logger.warning("%s: %r failed", self.connection.name, message.method, exc_info=error)
+        self.connection.trace(Stage.FAILED, message, error)
+
+    def _failed(self, context: Context, error: Exception) -> None:
+        correlation = secrets.token_hex(4)
+        answer = error_for(error, correlation, debug=self._debug)
+        if not isinstance(error, RpcError):
+            logger.error(
+                "%s: handler of %r failed (%s)",
+                self.connection.name,
+                context.method,
+                correlation,
+                exc_info=error,
+            )
+        self.connection.trace(Stage.FAILED, context.message, error)
+        if not context.is_answered:
+            self._answer(context, answer)
+
+    def _answer_cancelled(self, context: Context) -> None:
+        if self._dialect.answers_cancelled:
+            self._answer_error(context, REQUEST_CANCELLED, "request cancelled")
+        else:
+            context.is_answered = True
+            self._open.discard(context)
+
+    def _answer_error(self, context: Context, code: int, message: str) -> None:
+        if not context.is_answered:
+            self._answer(context, Error(code, message))
+
+    @staticmethod
+    def _answer(context: Context, error: Error) -> None:
+        context.answer(Response(context.id, error=error))
