@@ -9,13 +9,13 @@ cancelling and closing.
 import asyncio
 import contextlib
 import logging
+import secrets
 import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-import msgspec
 from msgspec import UNSET
 
 from bullpen.connection.context import Context
@@ -27,15 +27,16 @@ from bullpen.connection.errors import (
     SlowConsumer,
     TransportClosed,
 )
+from bullpen.connection.handlers import error_for
 from bullpen.connection.options import ConnectionStats, Options, Stage, Trace
 from bullpen.connection.parking import Parking, resume_all
 from bullpen.connection.transport import Clock, Timer, Transport
 from bullpen.connection.typed import TypedNotification, TypedRequest, result_type
-from bullpen.jsonrpc.errors import RemoteError, RemoteProtocolError
+from bullpen.connection.waiters import Deliver, OnResult, RichWaiter, Waiter
+from bullpen.jsonrpc.errors import RemoteError, RemoteProtocolError, UnserializableError
 from bullpen.jsonrpc.peer import BatchReply, Peer
 from bullpen.jsonrpc.wire import (
     Batch,
-    Id,
     Malformed,
     Message,
     Notification,
@@ -62,24 +63,7 @@ Route = Callable[[Message, "Context | None", int], bool]
 It runs in the reader: it must not wait, and it must not raise.
 """
 
-OnResult = Callable[[Any], None]
 DEFAULT: Any = object()
-
-
-class _Waiter(Parking):
-    """Who waits for one response: a task that parks here, or a function to deliver it to."""
-
-    deliver: Callable[[Response | ConnectionClosed], None] | None = None
-    on_result: OnResult | None = None
-    result_type: Any = Any
-    response: Response | None = None
-    deadline: float | None = None  # of those under the default timeout, checked in one sweep
-    timer: Timer | None = None  # of those with a timeout of their own
-    is_plain = True  # only a task: no hook, no timer
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, method: str) -> None:
-        self._loop = loop
-        self.method = method
 
 
 class Connection:
@@ -90,16 +74,17 @@ class Connection:
         self.is_observed = bool(options.observers)
         self._options = options
         self._route = route
-        self._peer: Peer[_Waiter] = Peer()
+        self._peer: Peer[Waiter] = Peer()
         self._woken: list[Parking] = []  # whom the messages of this read wake
-        self._dispatcher = Dispatcher(self, options)
+        self._dispatcher = Dispatcher(self, options, route)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._clock: Clock = options.clock or self._loop
         self._now = options.clock.time if options.clock else time.monotonic
         self._timeout = options.timeout_seconds
         self._sweep: Timer | None = None
-        self._transport: Transport | None = None
+        self._transport: Transport | None = None  # until it is closed
+        self._outlet: Transport | None = None  # as long as we may send requests
         self._handlers: set[asyncio.Task[Any]] = set()
         self._spawned: set[asyncio.Task[Any]] = set()
         self._workers: set[asyncio.Task[Any]] = set()  # the transport's
@@ -181,25 +166,20 @@ class Connection:
             RequestTimeout: it did not answer in time; the peer has been told to stop.
             ConnectionClosed: it will not answer any more.
         """
-        if not isinstance(method, str):
-            method, params, result = method.METHOD, method, result_type(type(method))
-        transport = self._transport
-        if self._closed is not None or transport is None:
+        if method.__class__ is not str:
+            method, params, result = method.METHOD, method, result_type(method.__class__)
+        transport = self._outlet
+        if transport is None:
             raise ConnectionClosed(self.cause) from self.cause
         if transport.is_congested:
             await transport.drain()
-            transport = self._open_transport()
-        waiter = _Waiter(self._loop, method)
-        if on_result is not None:
-            waiter.on_result, waiter.result_type, waiter.is_plain = on_result, result, False
-        if timeout is DEFAULT:
-            if self._timeout is not None:
-                waiter.deadline = self._now() + self._timeout
-                if self._sweep is None:
-                    self._sweep = self._clock.call_later(self._timeout, self._sweep_expired)
+            transport = self._open_outlet()
+        if timeout is DEFAULT and on_result is None:
+            waiter = Waiter(self._loop, method, self._deadline())
             request_id = self._peer.issue(waiter)
         else:
-            request_id = self._issue(waiter, timeout)
+            hooks = {"on_result": on_result, "result_type": result}
+            waiter, request_id = self._issue_rich(method, timeout, **hooks)
         try:
             if self.is_observed:
                 self._send(transport, Request(request_id, method, params))
@@ -210,29 +190,26 @@ class Connection:
             self._give_up(request_id, tell_peer=isinstance(error, asyncio.CancelledError))
             raise
         response = waiter.response
-        assert response is not None
         if response.error is not UNSET:
             failure = response.error
-            raise RemoteError(failure.code, failure.message, failure.data)  # type: ignore[union-attr]
+            raise RemoteError(failure.code, failure.message, failure.data)
         return decode_value(response.result, result)
 
     def send_request(
         self,
         method: str,
         params: Any,
-        deliver: Callable[[Response | ConnectionClosed], None],
+        deliver: Deliver,
         *,
         timeout: float | None = None,
     ) -> int:
         """Send a request and have its response delivered inside the reader. Returns its id.
 
-        For those who pass responses on in wire order. `deliver` is called exactly once, with the
-        response or with the reason why there will be none, unless the request is abandoned.
+        For those who pass responses on in wire order. Nothing is delivered for a request that
+        was abandoned.
         """
-        transport = self._open_transport()
-        waiter = _Waiter(self._loop, method)
-        waiter.deliver, waiter.is_plain = deliver, False
-        request_id = self._issue(waiter, timeout)
+        transport = self._open_outlet()
+        _, request_id = self._issue_rich(method, timeout, deliver=deliver)
         try:
             self._send(transport, Request(request_id, method, params))
         except BaseException:
@@ -250,8 +227,8 @@ class Connection:
         Raises:
             ConnectionClosed: nobody will read it.
         """
-        if self._open_transport().is_congested:
-            await self._open_transport().drain()
+        if self._open_outlet().is_congested:
+            await self._open_outlet().drain()
         self.send_notification(method, params)
 
     def send_notification(self, method: "str | TypedNotification", params: Any = UNSET) -> None:
@@ -262,7 +239,7 @@ class Connection:
         """
         if not isinstance(method, str):
             method, params = method.METHOD, method
-        self._send(self._open_transport(), Notification(method, params))
+        self._send(self._open_outlet(), Notification(method, params))
 
     def send_response(self, response: Response | Batch) -> None:
         """Send a response; one that nobody can receive any more is dropped."""
@@ -274,6 +251,8 @@ class Connection:
                 self._send(transport, response)
             else:
                 transport.send(response)
+        except UnserializableError as error:
+            self._send_substitutes(response, error)
         except TransportClosed:
             self.trace(Stage.DROPPED, response, "the transport is closed")
         except SendBufferFull as error:
@@ -294,30 +273,38 @@ class Connection:
 
     def receive(self, message: Message, size: int) -> None:
         """Take one message from the transport. See `Receiver`."""
-        self.receive_burst(((message, size),))
+        self.receive_burst((message,), (size,))
 
-    def receive_burst(self, burst: Iterable[tuple[Message, int]]) -> None:
+    def receive_burst(self, messages: Iterable[Message], sizes: Iterable[int]) -> None:
         """Take messages from the transport. See `Receiver`."""
-        for message, size in burst:
+        settle, woken, is_observed = self._peer.settle, self._woken, self.is_observed
+        for message, size in zip(messages, sizes, strict=True):
             kind = message.__class__
-            if self.is_observed:
+            if is_observed:
                 self.trace(Stage.RECEIVED, message)
             if kind is Response:
-                self._settle(message)  # type: ignore[arg-type]
+                waiter = settle(message)  # type: ignore[arg-type]
+                if waiter is not None and waiter.is_plain and not waiter.is_done:
+                    waiter.is_done = True
+                    waiter.response = message  # type: ignore[assignment]
+                    woken.append(waiter)
+                else:
+                    self._settle(waiter, message)  # type: ignore[arg-type]
             elif kind is Notification:
                 self._receive_notification(message, size)  # type: ignore[arg-type]
             elif kind is Request:
-                self._receive_request(message, size)  # type: ignore[arg-type]
+                self._dispatcher.request(message, size)  # type: ignore[arg-type]
             elif kind is Batch:
                 self._receive_batch(message)  # type: ignore[arg-type]
             else:
                 self._receive_malformed(message)  # type: ignore[arg-type]
                 continue
-            self._malformed_in_a_row = 0
+            if self._malformed_in_a_row:
+                self._malformed_in_a_row = 0
         if self._dispatcher.inbox:
             self._dispatcher.run()
-        if self._woken:
-            woken, self._woken = self._woken, []
+        if woken:
+            self._woken = []
             resume_all(woken)
 
     def receive_end(self, cause: Exception | None) -> None:
@@ -356,11 +343,11 @@ class Connection:
 
     async def start(self, transport: Transport) -> None:
         """Open the transport. Called once, by the builder."""
-        self._transport = transport
+        self._transport = self._outlet = transport
         try:
             await transport.start(self)
         except BaseException:
-            self._transport = None
+            self._transport = self._outlet = None
             self._closed = ConnectionClosed(None)
             self._cancel_sweep()
             with contextlib.suppress(Exception):
@@ -448,12 +435,23 @@ class Connection:
         else:
             self._loop.call_soon_threadsafe(callback, *args)
 
+    def _send_substitutes(self, response: Response | Batch, error: UnserializableError) -> None:
+        """Answer with an internal error what cannot be answered as it was meant."""
+        if isinstance(response, Batch):  # each on its own, so that the others arrive
+            for one in response:
+                self.send_response(one)  # type: ignore[arg-type]
+            return
+        correlation = secrets.token_hex(4)
+        logger.error("%s: %s (%s)", self.name, error, correlation)
+        substitute = error_for(error, correlation, debug=self._options.debug)
+        self.send_response(Response(response.id, error=substitute))
+
     # Outbound requests
 
-    def _open_transport(self) -> Transport:
-        if self._closed is not None or self._transport is None:
-            raise ConnectionClosed(self.cause)
-        return self._transport
+    def _open_outlet(self) -> Transport:
+        if self._outlet is None:
+            raise ConnectionClosed(self.cause) from self.cause
+        return self._outlet
 
     def _send(self, transport: Transport, message: Message) -> None:
         if not self.is_observed:
@@ -465,12 +463,24 @@ class Connection:
         transport.send(message)
         self.trace(Stage.SENT, message)
 
-    def _issue(self, waiter: _Waiter, timeout: float | None) -> int:
+    def _deadline(self) -> float | None:
+        """Return when a request made now is overdue, and see that it is noticed then."""
+        timeout = self._timeout
+        if timeout is None:
+            return None
+        if self._sweep is None:
+            self._sweep = self._clock.call_later(timeout, self._sweep_expired)
+        return self._now() + timeout
+
+    def _issue_rich(
+        self, method: str, timeout: float | None, **hooks: Any
+    ) -> tuple[RichWaiter, int]:
+        deadline = self._deadline() if timeout is DEFAULT else None
+        waiter = RichWaiter(self._loop, method, deadline, **hooks)
         request_id = self._peer.issue(waiter)
-        if timeout is not None:
-            waiter.is_plain = False
+        if timeout is not DEFAULT and timeout is not None:
             waiter.timer = self._clock.call_later(timeout, self._expire, request_id, timeout)
-        return request_id
+        return waiter, request_id
 
     def _sweep_expired(self) -> None:
         """Expire what is overdue under the default timeout: the oldest come first."""
@@ -489,18 +499,13 @@ class Connection:
         if waiter is None:
             return
         self._tell_cancelled(request_id)
-        error = RequestTimeout(waiter.method, timeout)
-        if waiter.deliver is not None:
-            waiter.deliver(ConnectionClosed(error))
-        else:
-            waiter.fail(error)
+        waiter.end(RequestTimeout(waiter.method, timeout))
 
     def _give_up(self, request_id: int, *, tell_peer: bool) -> None:
         waiter = self._peer.abandon(request_id)
         if waiter is None:
             return
-        if waiter.timer is not None:
-            waiter.timer.cancel()
+        waiter.release()
         if tell_peer:
             self._tell_cancelled(request_id)
 
@@ -510,28 +515,14 @@ class Connection:
             with contextlib.suppress(TransportClosed, SendBufferFull):
                 self._send(self._transport, cancel)
 
-    def _settle(self, response: Response) -> None:
-        waiter = self._peer.settle(response)
+    def _settle(self, waiter: Waiter | None, response: Response) -> None:
+        """Hand over a response where there is more to do than to wake a task."""
         if waiter is None:
             self.trace(Stage.DROPPED, response, "nobody waits for it")
             return
-        if waiter.is_plain:
-            if not waiter.is_done:
-                waiter.is_done = True
-                waiter.response = response
-                self._woken.append(waiter)
-            return
-        if waiter.timer is not None:
-            waiter.timer.cancel()
-        if waiter.deliver is not None:
-            waiter.deliver(response)
-        elif not waiter.is_done:
-            if waiter.on_result is not None and response.error is UNSET:
-                try:
-                    waiter.on_result(decode_value(response.result, waiter.result_type))
-                except Exception as error:  # the hook is the caller's, and so is its failure
-                    waiter.fail(error)
-                    return
+        if waiter.is_done:  # its task has been cancelled and will soon know
+            waiter.release()
+        elif waiter.is_plain or waiter.settle(response):  # type: ignore[attr-defined]
             waiter.is_done = True
             waiter.response = response
             self._woken.append(waiter)
@@ -549,30 +540,21 @@ class Connection:
         except SlowConsumer as error:
             self._fail(error)
 
-    def _receive_request(
-        self, message: Request, size: int, batch: BatchReply | None = None, slot: int = 0
-    ) -> None:
-        context = self._dispatcher.open_request(message, size, batch, slot)
-        if self._route is None or not self._route(message, context, size):
-            self._dispatcher.request(context)
-
     def _receive_batch(self, batch: Batch) -> None:
         owed = [m for m in batch if _is_owed(m)]
         reply = BatchReply(len(owed))
         slot = 0
         for message in batch:
             if message.__class__ is Request:
-                self._receive_request(message, 0, reply, slot)  # type: ignore[arg-type]
+                self._dispatcher.request(message, 0, reply, slot)
                 slot += 1
             elif _is_owed(message):
-                stand_in = Request(message.id, "")  # type: ignore[union-attr]
-                context = self._dispatcher.open_request(stand_in, 0, reply, slot)
-                context.answer(Response(stand_in.id, error=message.error))  # type: ignore[union-attr]
+                self._dispatcher.refuse(message, reply, slot)  # type: ignore[arg-type]
                 slot += 1
             elif message.__class__ is Response:
-                self._settle(message)  # type: ignore[arg-type]
+                self._settle(self._peer.settle(message), message)
             elif message.__class__ is Notification:
-                self._receive_notification(message, 0)  # type: ignore[arg-type]
+                self._receive_notification(message, 0)
 
     def _receive_malformed(self, message: Malformed) -> None:
         self._malformed += 1
@@ -593,6 +575,7 @@ class Connection:
         if self._closed is not None:
             return
         self._closed = ConnectionClosed(cause)
+        self._outlet = None
         self._is_clean = is_clean
         self._cancel_sweep()
         for waiter in self._peer.abandon_all():
@@ -611,15 +594,10 @@ class Connection:
             self._close(grace, caller), name=f"{self.name}:close"
         )
 
-    def _fail_waiter(self, waiter: _Waiter, cause: BaseException | None) -> None:
-        if waiter.timer is not None:
-            waiter.timer.cancel()
+    def _fail_waiter(self, waiter: Waiter, cause: BaseException | None) -> None:
         closed = ConnectionClosed(cause)
         closed.__cause__ = cause
-        if waiter.deliver is not None:
-            waiter.deliver(closed)
-        else:
-            waiter.fail(closed)
+        waiter.end(closed)
 
     def _cancel_sweep(self) -> None:
         if self._sweep is not None:

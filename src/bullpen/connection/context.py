@@ -1,4 +1,4 @@
-"""What a handler is given beside the params: who asked, over which connection, and how to answer."""
+"""What a handler is given beside the params: who asked, over what, and how to answer."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -27,13 +27,12 @@ from bullpen.jsonrpc.errors import (
     REQUEST_CANCELLED,
     SHUTTING_DOWN,
     RpcError,
-    UnserializableError,
 )
 from bullpen.jsonrpc.peer import BatchReply
-from bullpen.jsonrpc.wire import Batch, Error, Id, Notification, Request, Response
+from bullpen.jsonrpc.wire import Batch, Error, Id, Malformed, Notification, Request, Response
 
 if TYPE_CHECKING:
-    from bullpen.connection.connection import Connection
+    from bullpen.connection.connection import Connection, Route
 
 __all__ = ["Dispatcher"]
 
@@ -43,9 +42,14 @@ logger = logging.getLogger("bullpen.connection")
 class Dispatcher:
     """Queues what came in, runs the handlers, and sees that every request is answered once."""
 
-    def __init__(self, connection: "Connection", options: Options) -> None:
+    def __init__(
+        self, connection: "Connection", options: Options, route: "Route | None" = None
+    ) -> None:
         self.connection = connection
-        self._chain = Chain(options.links)
+        self._route = route
+        self._chain = chain = Chain(options.links)
+        self._request_links, self._notification_links = chain.requests, chain.notifications
+        self._any_link = chain.any
         self._limits = options.limits
         self._dialect = options.dialect
         self._debug = options.debug
@@ -81,15 +85,6 @@ class Dispatcher:
     def waiting_bytes(self) -> int:
         return self._bytes
 
-    def open_request(
-        self, message: Request, size: int, batch: BatchReply | None = None, slot: int = 0
-    ) -> Context:
-        """Take on the duty to answer a request."""
-        link = self._chain.first(message)
-        context = Context(self, message, size, link, False, batch, slot)
-        self._open.add(context)
-        return context
-
     def find(self, request_id: Id) -> Context | None:
         """Return the oldest request with this id that has no answer yet."""
         for context in self._open:
@@ -97,15 +92,27 @@ class Dispatcher:
                 return context
         return None
 
-    def request(self, context: Context) -> None:
-        """Queue a request for its handlers, or answer at once that there are none."""
-        if context.link is None:
-            self._answer(context, error_for(not_found(context.method), "", debug=False))
+    def request(
+        self, message: Request, size: int, batch: BatchReply | None = None, slot: int = 0
+    ) -> None:
+        """Take on the duty to answer a request, and queue it for its route or handlers."""
+        link = self._request_links.get(message.method, self._any_link)
+        context = Context(self, message, size, link, False, batch, slot)
+        self._open.add(context)
+        if self._route is not None and self._route(message, context, size):
+            return
+        if link is None:
+            self._answer(context, error_for(not_found(message.method), "", debug=False))
         elif len(self._open) > self._most_open:
             self.overloaded += 1
             self._answer(context, Error(OVERLOADED, "overloaded, try again", {"retry": True}))
         else:
             self.inbox.append(context)
+
+    def refuse(self, malformed: Malformed, batch: BatchReply, slot: int) -> None:
+        """Answer an entry of a batch that is no request."""
+        stand_in = Context(self, Request(malformed.id, ""), 0, None, False, batch, slot)
+        self.answer(stand_in, Response(malformed.id, error=malformed.error))
 
     def notification(self, message: Notification, size: int) -> None:
         """Queue a notification for its handlers; without any it is of no interest.
@@ -113,7 +120,7 @@ class Dispatcher:
         Raises:
             SlowConsumer: too many wait already.
         """
-        link = self._chain.first(message)
+        link = self._notification_links.get(message.method, self._any_link)
         if link is None or self._is_closed:
             self.dropped_notifications += 1
             self.connection.trace(Stage.DROPPED, message, "no handler")
@@ -143,23 +150,9 @@ class Dispatcher:
         context.is_answered = True
         self._open.discard(context)
         if context.batch is None:
-            self._send(response)
-            return
-        responses = context.batch.fill(context.slot, response)
-        if responses is not None:
-            try:
-                self.connection.send_response(Batch(responses))
-            except UnserializableError:  # one of them: each on its own, so that the others arrive
-                for one in responses:
-                    self._send(one)
-
-    def _send(self, response: Response) -> None:
-        try:
             self.connection.send_response(response)
-        except UnserializableError as error:
-            logger.error("%s: %s", self.connection.name, error)
-            substitute = error_for(error, secrets.token_hex(4), debug=self._debug)
-            self.connection.send_response(Response(response.id, error=substitute))
+        elif (responses := context.batch.fill(context.slot, response)) is not None:
+            self.connection.send_response(Batch(responses))
 
     def close(self) -> None:
         """Start nothing any more and answer every open request with an error."""
@@ -204,12 +197,29 @@ class Dispatcher:
             while inbox and self._running < self._limits.running_handlers:
                 context = inbox.popleft()
                 context.task = task
-                if context.message.__class__ is Request:
-                    await self._run_request(context)
-                elif self._lane_is_busy:
-                    self._lane.append(context)
-                else:
-                    await self._run_lane(context)
+                if context.message.__class__ is Notification:
+                    if self._lane_is_busy:
+                        self._lane.append(context)
+                    else:
+                        await self._run_lane(context)
+                elif not context.is_answered:  # it may have been cancelled in the queue
+                    self._running += 1
+                    try:
+                        link = context.link
+                        outcome = link.handler(link.argument(context.message), context)  # type: ignore[union-attr]
+                        if link.is_async or hasattr(outcome, "__await__"):  # type: ignore[union-attr]
+                            outcome = await outcome
+                        if outcome.__class__ is Declined:
+                            outcome = await self._chain.pass_on(outcome, context)
+                        if not (context.is_answered or context.is_detached):
+                            self.answer(context, Response(context.message.id, outcome))  # type: ignore[union-attr]
+                    except asyncio.CancelledError:
+                        self._interrupted(context)
+                    except Exception as error:  # noqa: BLE001 - whatever it raises is answered
+                        self._failed(context, error)
+                    finally:
+                        self._running -= 1
+                        context.task = None
                 if self._turn != turn or contextvars.copy_context() != variables:
                     # Others have gone on since: the handler had to wait. Or it set context
                     # variables, which are not for the next one to see.
@@ -220,31 +230,6 @@ class Dispatcher:
             self._parking = parking
             await parking
             turn = self._turn
-
-    async def _run_request(self, context: Context) -> None:
-        if context.is_answered:  # cancelled while it was queued
-            return
-        self._running += 1
-        try:
-            message = context.message
-            link = context.link
-            assert link is not None
-            outcome = link.handler(link.argument(message), context)
-            if link.is_async or hasattr(outcome, "__await__"):
-                outcome = await outcome
-            if outcome.__class__ is Declined:
-                outcome = await self._chain.pass_on(outcome, link, message, context)
-            if not context.is_answered and not context.is_detached:
-                self.answer(context, Response(message.id, outcome))  # type: ignore[union-attr]
-        except asyncio.CancelledError:
-            self._interrupted(context)
-        except Exception as error:  # the boundary: whatever a handler raises is answered
-            self._failed(context, error)
-        finally:
-            self._running -= 1
-            context.task = None
-        if self.connection.is_observed:
-            self.connection.trace(Stage.HANDLED, context.message)
 
     async def _run_lane(self, context: Context) -> None:
         self._lane_is_busy = True
@@ -261,13 +246,12 @@ class Dispatcher:
         message = context.message
         try:
             link = context.link
-            assert link is not None
-            outcome = link.handler(link.argument(message), context)
-            if link.is_async or hasattr(outcome, "__await__"):
+            outcome = link.handler(link.argument(message), context)  # type: ignore[union-attr]
+            if link.is_async or hasattr(outcome, "__await__"):  # type: ignore[union-attr]
                 outcome = await outcome
             if outcome.__class__ is Declined:
-                await self._chain.pass_on(outcome, link, message, context)
-        except Exception as error:  # the boundary: a notification is never answered
+                await self._chain.pass_on(outcome, context)
+        except Exception as error:  # noqa: BLE001 - a notification is never answered
             self._notification_failed(message, error)
 
     def _interrupted(self, context: Context) -> None:

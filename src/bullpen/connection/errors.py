@@ -124,7 +124,7 @@ class ProcessExited(TransportClosed):
 
 
 class SendBufferFull(TransportError):
-    """The peer does not read, and as much as we hold for it is waiting already. Nothing was sent."""
+    """The peer does not read, and enough waits for it already. Nothing was sent."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"more than {limit} bytes wait to be read by the peer")

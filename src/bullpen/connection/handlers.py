@@ -8,13 +8,16 @@ returning, declines by returning `DECLINED`, and rewrites for those after it by 
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
 from bullpen.jsonrpc.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from bullpen.jsonrpc.wire import Error, Notification, Request, decode_value
+
+if TYPE_CHECKING:
+    from bullpen.connection.context import Context
 
 __all__ = ["DECLINED", "Chain", "Declined", "Handler", "Link", "error_for"]
 
@@ -84,33 +87,28 @@ class Chain:
 
     def __init__(self, links: tuple[Link, ...]) -> None:
         self._links = links
-        self._any = tuple(link for link in links if link.kind is None)
-        # A peer that invents methods must not make this grow: only registered ones are kept.
-        self._requests = self._by_method(Request)
-        self._notifications = self._by_method(Notification)
+        # The first link a message of some method reaches. A peer that invents methods must not
+        # make this grow: only registered ones are in it.
+        self.requests = self._by_method(Request)
+        self.notifications = self._by_method(Notification)
+        self.any = next((link for link in links if link.kind is None), None)
 
-    def first(self, message: Request | Notification) -> Link | None:
-        """Return the first link a message reaches, if there is one."""
-        table = self._requests if message.__class__ is Request else self._notifications
-        return table.get(message.method, self._any[0] if self._any else None)
-
-    async def pass_on(
-        self, declined: Declined, link: Link, message: Request | Notification, context: Any
-    ) -> Any:
-        """Ask those after a link that declined; return what the first to claim returned.
+    async def pass_on(self, declined: Declined, context: "Context") -> Any:
+        """Ask those after the first, which declined; return what the first to claim returned.
 
         Raises:
             RpcError: nobody claimed it, its params do not fit, or a handler said so.
         """
+        message, link = context.message, context.link
+        assert link is not None
         outcome: Any = declined
-        while True:
+        while outcome.__class__ is Declined:
             message = outcome.message or message
             link = self._next(link, message)
             outcome = link.handler(link.argument(message), context)
             if link.is_async or hasattr(outcome, "__await__"):
                 outcome = await outcome
-            if outcome.__class__ is not Declined:
-                return outcome
+        return outcome
 
     def _next(self, link: Link, message: Request | Notification) -> Link:
         for later in self._links[self._links.index(link) + 1 :]:

@@ -40,7 +40,7 @@ class Receiver(Protocol):
         """
         ...
 
-    def receive_burst(self, burst: Iterable[tuple[Message, int]]) -> None:
+    def receive_burst(self, messages: Iterable[Message], sizes: Iterable[int]) -> None:
         """Take the messages that came in one go; the same as one by one, and cheaper."""
         ...
 

@@ -23,7 +23,7 @@ from bullpen.jsonrpc.wire import (
     Response,
 )
 
-__all__ = ["decode_frame", "encode_message"]
+__all__ = ["classify_message", "decode_frame", "encode_message"]
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -32,7 +32,7 @@ class _Envelope(msgspec.Struct, gc=False):
     method: str | UnsetType = UNSET
     params: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
-    error: Error | None | UnsetType = UNSET
+    error: Error | UnsetType | None = UNSET
 
 
 _encode = msgspec.json.Encoder().encode
@@ -63,13 +63,13 @@ def decode_frame(frame: bytes) -> Message:
     # msgspec skips over the raw parts without looking at their encoding.
     if not frame.isascii() and not _is_utf8(frame):
         return _not_json(frame)
-    method = envelope.method
+    method, id_ = envelope.method, envelope.id
     if method is not UNSET:
-        if envelope.id is UNSET:
+        if id_ is UNSET:
             return Notification(method, envelope.params)
-        return Request(envelope.id, method, envelope.params)
-    if envelope.id is not UNSET and envelope.result is not UNSET and not envelope.error:
-        return Response(envelope.id, envelope.result)
+        return Request(id_, method, envelope.params)
+    if id_ is not UNSET and envelope.result is not UNSET and not envelope.error:
+        return Response(id_, envelope.result)
     return _decode_patiently(frame)
 
 
@@ -80,13 +80,18 @@ def _decode_patiently(frame: bytes) -> Message:
     except (ValueError, RecursionError):  # also an integer of more than 4300 digits
         return _not_json(frame)
     if not isinstance(value, list):
-        return _classify(value)
+        return classify_message(value)
     if not value:
         return Malformed(Error(INVALID_REQUEST, "Invalid Request: an empty batch"))
-    return Batch(_classify(item) for item in value)
+    return Batch(classify_message(item) for item in value)
 
 
-def _classify(value: Any) -> Request | Notification | Response | Malformed:
+def classify_message(value: Any) -> Request | Notification | Response | Malformed:
+    """Return what a decoded JSON value is: the type of the result is its kind.
+
+    With a method and an id it is a request, with a method alone a notification, with an id and a
+    result or error a response; everything else is malformed.
+    """
     if not isinstance(value, dict):
         return _invalid(f"expected an object, got {_json_type(value)}")
     has_id, has_method = "id" in value, "method" in value

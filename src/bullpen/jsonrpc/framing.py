@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bullpen.jsonrpc.errors import FrameTooLongError, FramingLostError
 
-__all__ = ["MAX_FRAME_BYTES", "ContentLengthFramer", "Framer", "LineFramer"]
+__all__ = ["MAX_FRAME_BYTES", "ContentLengthFramer", "Frame", "Framer", "LineFramer"]
 
 MAX_FRAME_BYTES = 64 * 2**20  # a long session replayed in one response, with a few inlined images
 MAX_HEADER_BYTES = 8 * 2**10  # no peer sends more than two short header lines
@@ -20,6 +20,9 @@ Frame = bytes | FrameTooLongError | FramingLostError
 
 class Framer(Protocol):
     """A way to mark where one frame ends and the next begins. One framer serves one stream."""
+
+    has_faults: bool
+    """Whether there is anything but bytes in what `feed` returned last."""
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take bytes read from the stream and return what they complete."""
@@ -40,9 +43,11 @@ class LineFramer:
         self._limit = limit
         self._partial: list[bytes] = []  # pieces of the line whose end has not come yet
         self._partial_bytes = 0
+        self.has_faults = False
         self._skipping = False  # inside a line already known to be too long
 
     def feed(self, data: bytes) -> list[Frame]:
+        self.has_faults = False
         frames: list[Frame] = data.split(b"\n")  # type: ignore[assignment]
         tail: bytes = frames.pop()  # type: ignore[assignment]
         if frames and (self._partial or self._skipping):
@@ -53,7 +58,9 @@ class LineFramer:
             frames = [self._checked(frame) for frame in frames]
         if b"\r" in data:
             return [frame for frame in frames if isinstance(frame, Exception) or frame.strip()]
-        return [frame for frame in frames if frame]
+        if b"" in frames:
+            return [frame for frame in frames if frame]
+        return frames
 
     def frame(self, payloads: list[bytes]) -> bytes:
         frames = b"\n".join(payloads)
@@ -66,7 +73,7 @@ class LineFramer:
     def _complete(self, end: bytes) -> Frame:
         if self._skipping:
             self._skipping = False
-            return FrameTooLongError(self._limit)
+            return self._too_long()
         self._partial.append(end)
         line = b"".join(self._partial)
         self._partial.clear()
@@ -85,8 +92,12 @@ class LineFramer:
 
     def _checked(self, frame: Frame) -> Frame:
         if isinstance(frame, bytes) and len(frame) > self._limit:
-            return FrameTooLongError(self._limit)
+            return self._too_long()
         return frame
+
+    def _too_long(self) -> FrameTooLongError:
+        self.has_faults = True
+        return FrameTooLongError(self._limit)
 
 
 class ContentLengthFramer:
@@ -101,9 +112,11 @@ class ContentLengthFramer:
         self._awaited: int | None = None  # bytes of the body whose header has been read
         self._to_skip = 0  # bytes of an oversized body still to come
         self._is_lost = False
+        self.has_faults = False
 
     def feed(self, data: bytes) -> list[Frame]:
         frames: list[Frame] = []
+        self.has_faults = False
         if self._is_lost:
             return frames
         self._buffer += data
@@ -127,6 +140,7 @@ class ContentLengthFramer:
             skipped = min(self._to_skip, available)
             self._to_skip -= skipped
             if skipped and not self._to_skip:
+                self.has_faults = True
                 frames.append(FrameTooLongError(self._limit))
             return start + skipped
         if self._awaited is not None:
@@ -156,7 +170,7 @@ class ContentLengthFramer:
         return end + 4
 
     def _lose(self, frames: list[Frame], start: int, reason: str) -> int:
-        self._is_lost = True
+        self._is_lost = self.has_faults = True
         frames.append(FramingLostError(reason))
         self._buffer.clear()
         return start

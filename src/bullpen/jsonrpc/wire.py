@@ -6,7 +6,7 @@ channel hands over whatever object the sender gave. `decode_value` makes a typed
 """
 
 import json
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -24,8 +24,6 @@ __all__ = [
 ]
 
 Id = int | str | None
-
-T = TypeVar("T")
 
 _decode_anything = msgspec.json.Decoder().decode
 
@@ -88,7 +86,7 @@ class Batch(tuple["Request | Notification | Response | Malformed", ...]):
 Message = Request | Notification | Response | Batch | Malformed
 
 
-def decode_value(value: Any, type: type[T] | Any = Any) -> Any:
+def decode_value(value: Any, type_: Any = Any) -> Any:
     """Make `params` or `result` into a value of the given type.
 
     A value of that type already (as channels deliver it) is returned as it is, not copied.
@@ -100,15 +98,15 @@ def decode_value(value: Any, type: type[T] | Any = Any) -> Any:
         value = {}
     elif value.__class__ is Raw:
         try:
-            if type is Any:
+            if type_ is Any:
                 return _decode_anything(value)
-            return msgspec.json.decode(value, type=type)
+            return msgspec.json.decode(value, type=type_)
         except msgspec.ValidationError:
             raise
         except (ValueError, RecursionError):
             # A lone surrogate (Node cuts strings between two halves) is refused by msgspec and
             # understood by the standard library.
             value = json.loads(bytes(value))
-    if type is Any or value.__class__ is type:
+    if type_ is Any or value.__class__ is type_:
         return value
-    return msgspec.convert(value, type)
+    return msgspec.convert(value, type_)

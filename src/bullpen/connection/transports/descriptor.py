@@ -75,7 +75,7 @@ class DescriptorTransport(FrameTransport):
             return
         except OSError as error:
             # A terminal reports the end of the program behind it as an input error.
-            self._end_reading(None if self._is_hangup(error) else error)
+            self._end_reading(None if os.isatty(self._read_fd) else error)
             return
         if size:
             self._feed(bytes(self._buffer[:size]))
@@ -136,9 +136,6 @@ class DescriptorTransport(FrameTransport):
         self._stop_writing()
         self._relieve()
         self._end(TransportClosed(f"the peer is gone: {error.strerror or error}"))
-
-    def _is_hangup(self, error: OSError) -> bool:
-        return isinstance(error, OSError) and os.isatty(self._read_fd)
 
     async def _wait_sent(self) -> None:
         if self._unsent:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from bullpen.connection.errors import SendBufferFull, TransportClosed
 from bullpen.connection.transport import Receiver, Transport
 from bullpen.jsonrpc.codec import decode_frame, encode_message
-from bullpen.jsonrpc.errors import INVALID_REQUEST, FrameTooLongError, FramingLostError
-from bullpen.jsonrpc.framing import Framer, LineFramer
+from bullpen.jsonrpc.errors import INVALID_REQUEST, FrameTooLongError
+from bullpen.jsonrpc.framing import Frame, Framer, LineFramer
 from bullpen.jsonrpc.wire import Error, Malformed, Message, Response
 
 __all__ = ["FLUSH_SECONDS", "MAX_UNSENT_BYTES", "FrameTransport", "Tap"]
@@ -25,7 +25,7 @@ FLUSH_SECONDS = 0.5  # a peer that does not read must not hold the close
 CONGESTED_BYTES = 2**20  # beyond this, senders who can wait do so
 
 Tap = Callable[[str, bytes], None]
-"""Sees the direction, "in" or "out", and one frame that came or the frames that go together."""
+"""Sees the direction, "in" or "out", and the bytes as they come and go."""
 
 
 class FrameTransport(Transport):
@@ -96,28 +96,31 @@ class FrameTransport(Transport):
         receiver = self._receiver
         if receiver is None:
             return
-        burst: list[tuple[Message, int]] = []
-        lost = None
-        for frame in self._framer.feed(data):
-            if frame.__class__ is bytes:
-                if self._tap is not None:
-                    self._tap("in", frame)
-                burst.append((decode_frame(frame), len(frame)))
-            elif isinstance(frame, FrameTooLongError):
-                answer = Error(INVALID_REQUEST, f"Invalid Request: {frame}", {"limit": frame.limit})
-                burst.append((Malformed(answer), 0))
-            else:
-                lost = frame
+        frames = self._framer.feed(data)
+        if self._tap is not None:
+            self._tap("in", data)
         self._is_feeding = True
         try:
-            receiver.receive_burst(burst)
+            if self._framer.has_faults:
+                self._feed_faulty(receiver, frames)
+            else:
+                receiver.receive_burst(map(decode_frame, frames), map(len, frames))  # type: ignore[arg-type]
         finally:
             self._is_feeding = False
             self._may_write_at_once = True
             if self._unflushed:
                 self._flush()
-        if isinstance(lost, FramingLostError):
-            self._end(lost)
+
+    def _feed_faulty(self, receiver: Receiver, frames: list[Frame]) -> None:
+        for frame in frames:
+            if isinstance(frame, bytes):
+                receiver.receive(decode_frame(frame), len(frame))
+            elif isinstance(frame, FrameTooLongError):
+                answer = Error(INVALID_REQUEST, f"Invalid Request: {frame}", {"limit": frame.limit})
+                receiver.receive(Malformed(answer), 0)
+            else:
+                self._flush()
+                self._end(frame)
 
     def _flush(self) -> None:
         if self._unflushed:
