@@ -56,10 +56,10 @@ class LineFramer:
             self._hold(tail)
         if len(data) > self._limit:
             frames = [self._checked(frame) for frame in frames]
-        if b"\r" in data:
+        if self.has_faults:
             return [frame for frame in frames if isinstance(frame, Exception) or frame.strip()]
-        if b"" in frames:
-            return [frame for frame in frames if frame]
+        if b"" in frames or any(map(bytes.isspace, frames)):  # type: ignore[arg-type]
+            return [frame for frame in frames if frame.strip()]  # type: ignore[union-attr]
         return frames
 
     def frame(self, payloads: list[bytes]) -> bytes:
