@@ -244,7 +244,6 @@ def _prepare_gemini(site: _Site) -> dict[str, str]:
 
 def _prepare_opencode(site: _Site) -> dict[str, str]:
     settings = {
-        "$schema": "https://opencode.ai/config.json",
         "autoupdate": False,
         "share": "disabled",
         "enabled_providers": ["loopback"],
