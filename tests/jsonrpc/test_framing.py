@@ -1,5 +1,6 @@
 """Framing must not depend on how the operating system happens to cut the stream."""
 
+import itertools
 import json
 import tracemalloc
 from collections.abc import Callable, Iterable
@@ -20,7 +21,9 @@ MakeFramer = Callable[..., Framer]
 both_framers = pytest.mark.parametrize("make_framer", [LineFramer, ContentLengthFramer])
 
 # What a stream is made of, and what it is spoilt with: cuts between these are the interesting ones.
-line_pieces = st.sampled_from([b"\n", b"\r", b"\r\n", b" ", b"\t", b"{}", b'"a"', b"x" * 9, b"\xff"])
+line_pieces = st.sampled_from(
+    [b"\n", b"\r", b"\r\n", b" ", b"\t", b"{}", b'"a"', b"x" * 9, b"\xff"]
+)
 header_pieces = st.sampled_from(
     [
         b"Content-Length: 2\r\n\r\n{}",
@@ -43,7 +46,7 @@ def frames_of(framer: Framer, pieces: Iterable[bytes]) -> list[str]:
 
 def cut(stream: bytes, places: Iterable[int]) -> list[bytes]:
     edges = [0, *sorted({place % (len(stream) + 1) for place in places}), len(stream)]
-    return [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [stream[start:end] for start, end in itertools.pairwise(edges)]
 
 
 @pytest.mark.requirement("T-18")

@@ -3,7 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from bullpen.jsonrpc.peer import BatchReply, Peer
 from bullpen.jsonrpc.wire import Id, Response
@@ -94,8 +100,9 @@ class PeerMachine(RuleBasedStateMachine):
         assert self.peer.unknown_responses == self.unknown
 
 
-TestPeer = PeerMachine.TestCase
-TestPeer.pytestmark = [pytest.mark.requirement("T-03", "T-12", "T-14")]
+@pytest.mark.requirement("T-03", "T-12", "T-14")
+def test_a_waiter_comes_out_once_and_by_its_own_id_whatever_happens_before() -> None:
+    run_state_machine_as_test(PeerMachine)
 
 
 @given(order=st.permutations(range(5)))

@@ -21,6 +21,7 @@ from bullpen.jsonrpc.wire import (
     Notification,
     Request,
     Response,
+    decode_value,
 )
 
 __all__ = ["classify_message", "decode_frame", "encode_message"]
@@ -48,8 +49,7 @@ def encode_message(message: Message) -> bytes:
     try:
         return _encode(message)
     except UnicodeEncodeError:
-        # A lone surrogate cannot be UTF-8, but JSON can spell it as it came.
-        return json.dumps(msgspec.to_builtins(message)).encode()
+        return _encode_patiently(message)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise UnserializableError(error) from error
 
@@ -71,6 +71,15 @@ def decode_frame(frame: bytes) -> Message:
     if id_ is not UNSET and envelope.result is not UNSET and not envelope.error:
         return Response(id_, envelope.result)
     return _decode_patiently(frame)
+
+
+def _encode_patiently(message: Message) -> bytes:
+    # A lone surrogate cannot be UTF-8, but JSON can spell it as it came.
+    try:
+        value = msgspec.to_builtins(message, enc_hook=_parse_raw)
+        return json.dumps(value, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise UnserializableError(error) from error
 
 
 def _decode_patiently(frame: bytes) -> Message:
@@ -145,6 +154,12 @@ def _is_utf8(frame: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _parse_raw(value: object) -> Any:
+    if isinstance(value, Raw):
+        return decode_value(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 def _refuse_constant(name: str) -> None:
