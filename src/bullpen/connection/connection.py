@@ -199,17 +199,19 @@ class Connection:
         self,
         method: str,
         params: Any,
-        deliver: Deliver,
+        deliver: Deliver | None = None,
         *,
         timeout: float | None = None,
     ) -> int:
         """Send a request and have its response delivered inside the reader. Returns its id.
 
         For those who pass responses on in wire order. Nothing is delivered for a request that
-        was abandoned.
+        was abandoned. Without `deliver`, nobody waits and the response is ignored.
         """
         transport = self._open_outlet()
         _, request_id = self._issue_rich(method, timeout, deliver=deliver)
+        if deliver is None:
+            self._peer.abandon(request_id)
         try:
             self._send(transport, Request(request_id, method, params))
         except BaseException:
@@ -391,6 +393,10 @@ class Connection:
         if self._closing is not None and self._closing is not asyncio.current_task():
             await asyncio.shield(self._closing)
 
+    def close_soon(self) -> None:
+        """Begin to close, without waiting for it."""
+        self._end(None, is_clean=True, is_local=True)
+
     def stats(self) -> ConnectionStats:
         """Return the connection's figures."""
         dispatcher = self._dispatcher
@@ -417,6 +423,10 @@ class Connection:
         """Take messages again."""
         if self._transport is not None:
             self._transport.resume()
+
+    def wake(self, parked: Parking) -> None:
+        """Let a task go on once everything that came in this read has been routed."""
+        self._woken.append(parked)
 
     def trace(self, stage: Stage, message: Message | None = None, detail: Any = None) -> None:
         """Tell the observers, if there are any."""

@@ -211,7 +211,7 @@ class Dispatcher:
                             outcome = await outcome
                         if outcome.__class__ is Declined:
                             outcome = await self._chain.pass_on(outcome, context)
-                        if not (context.is_answered or context.is_detached):
+                        if not (context.is_answered or context.is_detached):  # type: ignore[redundant-expr]  # the handler may have
                             self.answer(context, Response(context.message.id, outcome))  # type: ignore[union-attr]
                     except asyncio.CancelledError:
                         self._interrupted(context)

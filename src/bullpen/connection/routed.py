@@ -1,0 +1,311 @@
+"""What a session receives, and how to read it off the wire. Pure.
+
+Two generations of Copilot CLI speak of the same things differently: the older one *asks* (requests
+`tool.call` and `permission.request`), the newer one *tells* (events `external_tool.requested` and
+`permission.requested`, answered by requests of ours). Both become the same `RoutedMessage`s here.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from bullpen.jsonrpc.wire import Id, Notification, Request, decode_value
+
+__all__ = [
+    "Cancelled",
+    "EventHead",
+    "Idle",
+    "PendingToolCall",
+    "PermissionRequest",
+    "RoutedMessage",
+    "SessionEvent",
+    "SessionRequest",
+    "StreamingOutcome",
+    "ToolCall",
+    "ToolCallParams",
+    "Turn",
+    "is_turn_end",
+    "read_event",
+    "read_head",
+    "read_request",
+    "read_session_id",
+]
+
+SESSION_EVENT = "session.event"
+DELTA = "assistant.message_delta"
+IDLE = "session.idle"
+ERROR = "session.error"
+
+# Events that bring the whole text of a message, in the order they come; servers differ in which.
+COMPLETIONS = frozenset(
+    {
+        "assistant.message",
+        "assistant.message.completed",
+        "assistant.message_completed",
+        "assistant.turn_end",
+    }
+)
+
+
+class ToolCallParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What the model wants a tool of ours to do."""
+
+    session_id: str
+    tool_call_id: str
+    tool_name: str
+    arguments: Any = UNSET
+
+
+class SessionEvent(msgspec.Struct, frozen=True, gc=False):
+    """Something happened in a session. `event` is what the wire said, untouched.
+
+    `text` is there where the event is a piece of the answer, so that nobody has to parse the rest.
+    """
+
+    event_type: str
+    raw: Any = UNSET
+    text: str | UnsetType = UNSET
+    message_id: str = ""
+    size: int = 0
+
+    @property
+    def event(self) -> Any:
+        """The event as the wire had it. Parsed on each call: keep what you need."""
+        params = decode_value(self.raw)
+        if isinstance(params, dict) and isinstance(params.get("event"), dict):
+            event = params["event"]
+            if self.text is not UNSET and event.get("data", {}).get("deltaContent") != self.text:
+                event["data"]["deltaContent"] = self.text  # several deltas made into one
+            return event
+        return params
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The event's own members."""
+        event = self.event
+        data = event.get("data") if isinstance(event, dict) else None
+        return data if isinstance(data, dict) else {}
+
+
+class ToolCall(msgspec.Struct, frozen=True, eq=False):
+    """The model wants a tool called, and waits for the result.
+
+    `responder` is there where the server asked with a request; else the answer is a request.
+    """
+
+    request_id: Id
+    params: ToolCallParams
+    responder: Any = None
+    size: int = 0
+
+
+class PermissionRequest(msgspec.Struct, frozen=True, eq=False):
+    """The server wants leave for something, and waits for it."""
+
+    request_id: Id
+    kind: str
+    details: dict[str, Any]
+    responder: Any = None
+    size: int = 0
+
+
+class SessionRequest(msgspec.Struct, frozen=True, eq=False):
+    """The server asks something else of this session. Answer it with `responder`."""
+
+    request_id: Id
+    method: str
+    params: Any
+    responder: Any = None
+    size: int = 0
+
+
+RoutedMessage = SessionEvent | ToolCall | PermissionRequest | SessionRequest
+
+
+class Idle(msgspec.Struct, frozen=True):
+    """The turn has ended; `text` is all of its answer."""
+
+    text: str
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """The turn was given up; `text` is what had come of its answer."""
+
+    text: str
+
+
+class PendingToolCall(msgspec.Struct, frozen=True):
+    """The turn waits for a tool. Answer the call, then go on reading."""
+
+    text: str
+    call: ToolCall
+
+    @property
+    def request_id(self) -> Id:
+        return self.call.request_id
+
+    @property
+    def params(self) -> ToolCallParams:
+        return self.call.params
+
+
+StreamingOutcome = Idle | PendingToolCall
+
+
+class _HeadData(msgspec.Struct, gc=False):
+    # Of any type: an event is passed on whatever its members are.
+    deltaContent: Any = UNSET  # noqa: N815 - the wire's name
+    messageId: Any = UNSET  # noqa: N815
+
+
+class _HeadEvent(msgspec.Struct, gc=False):
+    type: str
+    data: _HeadData | UnsetType | None = UNSET
+
+
+class EventHead(msgspec.Struct, gc=False):
+    """What routing needs to know of a `session.event`."""
+
+    sessionId: str  # noqa: N815 - the wire's name
+    event: _HeadEvent
+
+
+class _Key(msgspec.Struct, gc=False):
+    sessionId: Any = UNSET  # noqa: N815
+
+
+_decode_head = msgspec.json.Decoder(EventHead).decode
+_decode_key = msgspec.json.Decoder(_Key).decode
+
+
+def read_head(params: Any) -> EventHead | None:
+    """Return the head of a `session.event`, or None if it is not one."""
+    try:
+        if params.__class__ is Raw:
+            return _decode_head(params)
+        return msgspec.convert(params, EventHead, from_attributes=True)
+    except (ValueError, RecursionError):
+        pass
+    try:  # a data member of another type, or a lone surrogate
+        value = decode_value(params)
+        session_id, event_type = value["sessionId"], value["event"]["type"]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return None
+    if not isinstance(session_id, str) or not isinstance(event_type, str):
+        return None
+    return EventHead(session_id, _HeadEvent(event_type))
+
+
+def read_session_id(message: Request | Notification) -> str | None:
+    """Return the session a message belongs to, if it says so."""
+    params = message.params
+    try:
+        if params.__class__ is Raw:
+            value = _decode_key(params).sessionId
+        else:
+            value = params.get("sessionId") if isinstance(params, dict) else None
+    except (ValueError, RecursionError):
+        try:
+            decoded = json.loads(bytes(params))
+        except (ValueError, RecursionError):
+            return None
+        value = decoded.get("sessionId") if isinstance(decoded, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def read_request(message: Request, responder: Any, size: int) -> RoutedMessage:
+    """Return what a request to a session asks for.
+
+    Raises:
+        msgspec.ValidationError: its params do not fit; the text names the path.
+    """
+    if message.method == "tool.call":
+        params = decode_value(message.params, ToolCallParams)
+        return ToolCall(message.id, params, responder, size)
+    params = decode_value(message.params)
+    if message.method == "permission.request":
+        details = params.get("permissionRequest")
+        if not isinstance(details, dict):
+            raise msgspec.ValidationError("Expected `object` - at `$.permissionRequest`")
+        return PermissionRequest(message.id, str(details.get("kind", "")), details, responder, size)
+    return SessionRequest(message.id, message.method, params, responder, size)
+
+
+def read_event(head: EventHead, params: Any, size: int) -> RoutedMessage:
+    """Return what a `session.event` means."""
+    event, data = head.event, head.event.data
+    if event.type == DELTA:
+        if data and data.deltaContent.__class__ is str:
+            message_id = data.messageId if data.messageId.__class__ is str else ""
+            return SessionEvent(DELTA, params, data.deltaContent, message_id, size)
+    elif event.type == "external_tool.requested":
+        return _read_asking(params, size, _read_external_tool)
+    elif event.type == "permission.requested":
+        return _read_asking(params, size, _read_permission)
+    return SessionEvent(event.type, params, size=size)
+
+
+def is_turn_end(event: SessionEvent) -> bool:
+    """Whether nothing more of this turn will come."""
+    return event.event_type == IDLE
+
+
+class Turn:
+    """The answer of one turn as it comes in, whichever way the server sends it.
+
+    Deltas are the answer; a completed message counts only where there were no deltas of it, and
+    the content of a turn's end only where there was no message at all. Nothing is ever said twice.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._streamed: set[str] = set()
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    def add(self, event: SessionEvent) -> str:
+        """Take an event; return the piece of the answer it brings, or ""."""
+        if event.text is not UNSET:
+            self._streamed.add(event.message_id)
+            self._pieces.append(event.text)
+            return event.text
+        if event.event_type not in COMPLETIONS:
+            return ""
+        data = event.data
+        content = data.get("content")
+        if not isinstance(content, str) or not content:
+            return ""
+        message_id = data.get("messageId", "")
+        if event.event_type == "assistant.turn_end":
+            is_known = bool(self._pieces)
+        else:
+            is_known = message_id in self._streamed or "" in self._streamed
+        if is_known:
+            return ""
+        if isinstance(message_id, str):
+            self._streamed.add(message_id)
+        self._pieces.append(content)
+        return content
+
+
+def _read_asking(params: Any, size: int, read: Any) -> RoutedMessage:
+    event = SessionEvent("", params, size=size).event
+    try:
+        return read(event["data"], decode_value(params)["sessionId"], size)  # type: ignore[no-any-return]
+    except (KeyError, TypeError, ValueError):
+        return SessionEvent(str(event.get("type", "")), params, size=size)
+
+
+def _read_external_tool(data: dict[str, Any], session_id: str, size: int) -> ToolCall:
+    params = msgspec.convert({**data, "sessionId": session_id}, ToolCallParams)
+    return ToolCall(data["requestId"], params, None, size)
+
+
+def _read_permission(data: dict[str, Any], _session_id: str, size: int) -> PermissionRequest:
+    details = data["permissionRequest"]
+    kind = str(details.get("kind", ""))
+    return PermissionRequest(data["requestId"], kind, details, None, size)

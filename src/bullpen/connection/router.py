@@ -1,0 +1,523 @@
+"""Many sessions on one connection: each message goes to the session it belongs to.
+
+`MessageRouter` is a client of `Connection`, not a second JSON-RPC stack: it looks at what comes in
+before the handlers do and puts it into the session's own queue. A session's id is minted here, so
+its route exists before the request that creates it leaves; should the server choose another, the
+route moves in the very moment the answer is read, and what came for it earlier is waiting there.
+"""
+
+import asyncio
+import contextlib
+import uuid
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from msgspec import UNSET
+
+from bullpen.connection.builder import Builder
+from bullpen.connection.channel import Permit, SessionChannel, SessionLimits, SessionQueue
+from bullpen.connection.connection import DEFAULT, Connection
+from bullpen.connection.context import Context, Responder
+from bullpen.connection.errors import (
+    ConnectionClosed,
+    RequestTimeout,
+    RouterStopped,
+    SendBufferFull,
+    SessionCreateTimeout,
+    SessionEnded,
+    SessionExists,
+)
+from bullpen.connection.parking import Parking
+from bullpen.connection.routed import (
+    SESSION_EVENT,
+    PermissionRequest,
+    RoutedMessage,
+    SessionEvent,
+    ToolCall,
+    read_event,
+    read_head,
+    read_request,
+    read_session_id,
+)
+from bullpen.connection.transport import Transport
+from bullpen.errors import BullpenError
+from bullpen.jsonrpc.errors import INVALID_PARAMS, RemoteError, RpcError
+from bullpen.jsonrpc.framing import ContentLengthFramer
+from bullpen.jsonrpc.wire import Message, Notification, Request, Response, decode_value
+
+__all__ = ["MessageRouter", "RouterStats"]
+
+UNKNOWN_SESSION = -32003
+CREATE_SECONDS = 30.0  # a cold start of the real server takes five
+DESTROY_SECONDS = 2.0  # a courtesy: the session is gone here in any case
+HELD_SESSIONS = 256  # sessions a server may speak of while it has not told us their ids
+HELD_MESSAGES = 1000  # of each
+MAX_ORPHANS = 256  # sessions whose creation we gave up and must destroy should they come to be
+
+
+class RouterStats(msgspec.Struct, frozen=True, kw_only=True):
+    """A router's figures at one moment."""
+
+    routes: int
+    pending: int
+    orphans: int
+    held_messages: int
+    events: int
+    unknown_events: int
+    refused_requests: int
+    queued_events: int
+    queued_bytes: int
+
+
+class _Routes:
+    """The routes of one connection. The connection holds these, and never the router.
+
+    So a router nobody holds any more can be noticed, and its server ended.
+    """
+
+    def __init__(self) -> None:
+        self.queues: dict[str, SessionQueue] = {}
+        self.held: OrderedDict[str, list[RoutedMessage]] = OrderedDict()
+        self.creates = 0  # how many are in flight; only then may unknown sessions be ours
+        self.orphans: dict[int, None] = {}
+        self.paused: set[SessionQueue] = set()
+        self.events = 0
+        self.unknown_events = 0
+        self.refused_requests = 0
+        self.connection: Connection | None = None
+        self.end: RouterStopped | None = None
+
+    def route(self, message: Message, context: Context | None, size: int) -> bool:
+        """Take what belongs to a session. Runs in the reader, for every message."""
+        if message.method == SESSION_EVENT:  # type: ignore[union-attr]
+            params = message.params  # type: ignore[union-attr]
+            head = read_head(params)
+            if head is None:
+                self.unknown_events += 1
+                return context is None
+            routed = read_event(head, params, size)
+            queue = self.queues.get(head.sessionId)
+            if queue is not None:
+                queue.put(routed)
+                self.events += 1
+            else:
+                self._hold(head.sessionId, routed)
+            return True
+        if context is None:
+            return self._route_notification(message, size)  # type: ignore[arg-type]
+        return self._route_request(message, context, size)  # type: ignore[arg-type]
+
+    def wake(self, parked: Parking) -> None:
+        if self.connection is not None:
+            self.connection.wake(parked)
+
+    def set_paused(self, queue: SessionQueue, is_paused: bool) -> None:
+        if self.connection is None:
+            return
+        if is_paused:
+            self.paused.add(queue)
+            self.connection.pause_reading()
+        else:
+            self.paused.discard(queue)
+            if not self.paused:
+                self.connection.resume_reading()
+
+    def stop(self, cause: BaseException | None) -> None:
+        """Tell every session that nothing more will come."""
+        if self.end is None:
+            self.end = RouterStopped(cause)
+            self.end.__cause__ = cause
+            for queue in self.queues.values():
+                queue.finish(self.end)
+            self.queues.clear()
+            self.held.clear()
+            self.orphans.clear()
+
+    def adopt(self, queue: SessionQueue) -> None:
+        """Give a session its route, and what had come for it before."""
+        self.queues[queue.session_id] = queue
+        for routed in self.held.pop(queue.session_id, ()):
+            queue.put(routed)
+
+    def forget(self, queue: SessionQueue) -> bool:
+        """Take a session's route away; return whether it had one."""
+        if self.queues.get(queue.session_id) is not queue:
+            return False
+        del self.queues[queue.session_id]
+        return True
+
+    def creating(self, by: int) -> None:
+        """Count the creates in flight; when the last is over, what is held belongs to nobody."""
+        self.creates += by
+        if not self.creates:
+            self.unknown_events += sum(map(len, self.held.values()))
+            self.held.clear()
+
+    def _hold(self, session_id: str, routed: RoutedMessage) -> None:
+        held = self.held
+        if not self.creates or (len(held) >= HELD_SESSIONS and session_id not in held):
+            self.unknown_events += 1
+            return
+        messages = held.setdefault(session_id, [])
+        if len(messages) >= HELD_MESSAGES:
+            self.unknown_events += 1
+        else:
+            messages.append(routed)
+
+    def _route_notification(self, message: Notification, size: int) -> bool:
+        session_id = read_session_id(message)
+        queue = self.queues.get(session_id) if session_id is not None else None
+        if queue is None:
+            return False
+        queue.put(SessionEvent(message.method, message.params, size=size))
+        return True
+
+    def _route_request(self, message: Request, context: Context, size: int) -> bool:
+        session_id = read_session_id(message)
+        if session_id is None:
+            return False
+        queue = self.queues.get(session_id)
+        if queue is None and not self.creates:
+            self.refused_requests += 1
+            text = f"no session {session_id!r} is open here"
+            context.fail(RpcError(UNKNOWN_SESSION, text, {"sessionId": session_id}))
+            return True
+        try:
+            routed = read_request(message, context.detach(), size)
+        except (msgspec.ValidationError, AttributeError) as error:
+            self.refused_requests += 1
+            context.fail(RpcError(INVALID_PARAMS, f"Invalid params: {error}"))
+            return True
+        if queue is not None:
+            queue.put(routed)
+        else:
+            self._hold(session_id, routed)
+        return True
+
+
+class MessageRouter:
+    """Shares one connection between sessions. Use it with `async with`.
+
+    Made with `open` over any transport, or with `spawn`, which starts the server first. Every
+    channel holds its router; when the last owner lets go, the connection and its server end.
+    """
+
+    def __init__(self, connection: Connection, routes: _Routes) -> None:
+        self._connection = connection
+        self._routes = routes
+        self._finalizer = weakref.finalize(self, _let_go, connection)
+        self._finalizer.atexit = False
+
+    @classmethod
+    async def open(cls, transport: Transport, *, builder: Builder | None = None) -> "MessageRouter":
+        """Open a connection over a transport and route it.
+
+        The builder brings handlers for what belongs to no session, a name, limits, observers.
+        """
+        routes = _Routes()
+        builder = (builder or Connection.builder().name("router")).route(routes.route)
+        connection = await builder.open(transport)
+        routes.connection = connection
+        connection.on_close(routes.stop)
+        return cls(connection, routes)
+
+    @classmethod
+    async def spawn(
+        cls,
+        command: Sequence[str],
+        *,
+        over: str = "tcp",
+        env: dict[str, str] | None = None,
+        cwd: str | None = None,
+        timeout: float = CREATE_SECONDS,
+        builder: Builder | None = None,
+    ) -> "MessageRouter":
+        """Start a server and route the connection to it: "tcp" (it prints its port) or "stdio".
+
+        Raises:
+            StartError: the server did not come up; nothing of it is left running.
+        """
+        from bullpen.connection.transports.subprocess import (
+            ServerProcessTransport,
+            SubprocessTransport,
+        )
+
+        framer = ContentLengthFramer()
+        if over == "tcp":
+            transport: Transport = ServerProcessTransport(
+                command, env=env, cwd=cwd, start_seconds=timeout, framer=framer
+            )
+        else:
+            transport = SubprocessTransport(command, env=env, cwd=cwd, framer=framer)
+        return await cls.open(transport, builder=builder)
+
+    def __repr__(self) -> str:
+        return f"<MessageRouter {len(self._routes.queues)} sessions on {self._connection!r}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End every session and the connection, and the server if it was started here."""
+        self._finalizer.detach()
+        self._routes.stop(None)
+        await self._connection.aclose()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the connection has ended."""
+        return self._routes.end is not None
+
+    def stats(self) -> RouterStats:
+        """Return the router's figures."""
+        routes = self._routes
+        return RouterStats(
+            routes=len(routes.queues),
+            pending=self._connection.stats().requests_pending - len(routes.orphans),
+            orphans=len(routes.orphans),
+            held_messages=sum(map(len, routes.held.values())),
+            events=routes.events,
+            unknown_events=routes.unknown_events,
+            refused_requests=routes.refused_requests,
+            queued_events=sum(len(queue.items) for queue in routes.queues.values()),
+            queued_bytes=sum(queue.bytes for queue in routes.queues.values()),
+        )
+
+    async def request(
+        self, method: str, params: Any = UNSET, *, timeout: float | None = DEFAULT
+    ) -> Any:
+        """Send a request and return its result.
+
+        Raises:
+            RemoteError: the server answered with an error.
+            RequestTimeout: it did not answer in time.
+            RouterStopped: it will not answer any more.
+        """
+        try:
+            return await self._connection.request(method, params, timeout=timeout)
+        except ConnectionClosed as closed:
+            raise self._stopped(closed) from closed.cause
+
+    def send_request(self, method: str, params: Any = UNSET) -> None:
+        """Send a request whose answer nobody wants."""
+        try:
+            self._connection.send_request(method, params)
+        except ConnectionClosed as closed:
+            raise self._stopped(closed) from closed.cause
+
+    def post(self, method: str, params: Any = UNSET) -> None:
+        """Send a request whose answer nobody wants, if anybody is there to receive it."""
+        with contextlib.suppress(RouterStopped, SendBufferFull):
+            self.send_request(method, params)
+
+    def send_response(self, response: Response) -> None:
+        """Answer a request of the server's.
+
+        Raises:
+            KeyError: there is no open request with this id.
+        """
+        self._connection.respond(response)
+
+    async def create_session(
+        self,
+        params: dict[str, Any] | None = None,
+        *,
+        limits: SessionLimits = SessionLimits(),  # noqa: B008 - a frozen value
+        permit: Permit | None = None,
+        timeout: float = CREATE_SECONDS,
+        method: str = "session.create",
+    ) -> tuple[str, SessionChannel]:
+        """Create a session; return its id and the channel that receives all of it.
+
+        Whatever goes wrong, nothing is left behind here, and a session the server makes after we
+        gave up on it is destroyed.
+
+        Raises:
+            RemoteError: the server refused.
+            SessionCreateTimeout: it did not answer in time.
+            SessionExists: a session of the given id is open here.
+            RouterStopped: it will not answer any more.
+        """
+        params = dict(params or {})
+        session_id = params.setdefault("sessionId", str(uuid.uuid4()))
+        routes = self._routes
+        if session_id in routes.queues:
+            raise SessionExists(session_id)
+        queue = SessionQueue(
+            session_id,
+            limits,
+            routes.wake,
+            routes.set_paused,
+            asyncio.get_running_loop().call_later,
+        )
+        creation = _Creation(self._connection, routes, queue)
+        routes.creating(+1)
+        routes.adopt(queue)
+        try:
+            await creation.run(method, params, timeout)
+        except BaseException:
+            routes.forget(queue)
+            queue.discard()
+            raise
+        finally:
+            routes.creating(-1)
+        return queue.session_id, SessionChannel(self, queue, permit)
+
+    def deregister_session(self, session_id: str) -> None:
+        """Take a session's route away; what comes for it later is unknown. Idempotent."""
+        queue = self._routes.queues.get(session_id)
+        if queue is not None:
+            self._routes.forget(queue)
+            queue.finish(SessionEnded(session_id))
+
+    async def end_session(self, queue: SessionQueue) -> None:
+        """Take a session's route away and destroy it at the server, within a bounded time."""
+        if not self._routes.forget(queue):
+            queue.finish(SessionEnded(queue.session_id))
+            return
+        queue.finish(SessionEnded(queue.session_id))
+        queue.discard()
+        with contextlib.suppress(RemoteError, RequestTimeout, RouterStopped):
+            params = {"sessionId": queue.session_id}
+            await self.request("session.destroy", params, timeout=DESTROY_SECONDS)
+
+    def drop(self, queue: SessionQueue) -> None:
+        """Let go of a session whose channel nobody holds any more. Called in any thread."""
+        if self._routes.forget(queue):
+            self._connection.call_soon(_drop, self._connection, queue)
+
+    async def answer_tool_call(
+        self, call: ToolCall, result: Any = None, *, error: str | None = None
+    ) -> None:
+        """Answer a tool call the way its server expects."""
+        outcome = _tool_result(result, error)
+        if isinstance(call.responder, Responder):
+            call.responder.respond({"result": outcome})
+            return
+        await self.request(
+            "session.tools.handlePendingToolCall",
+            {
+                "sessionId": call.params.session_id,
+                "requestId": call.request_id,
+                "result": outcome,
+            },
+        )
+
+    async def answer_permission(
+        self, session_id: str, asked: PermissionRequest, *, allow: bool, feedback: str = ""
+    ) -> None:
+        """Grant or refuse what a session asked leave for, the way its server expects."""
+        if isinstance(asked.responder, Responder):
+            kind = "approved" if allow else "denied-interactively-by-user"
+            asked.responder.respond({"result": {"kind": kind}})
+            return
+        decision = {"kind": "approve-once"} if allow else {"kind": "reject", "feedback": feedback}
+        await self.request(
+            "session.permissions.handlePendingPermissionRequest",
+            {"sessionId": session_id, "requestId": asked.request_id, "result": decision},
+        )
+
+    def _stopped(self, closed: ConnectionClosed) -> RouterStopped:
+        return RouterStopped(closed.cause)
+
+
+class _Creation:
+    """One `session.create` from the moment it is sent until its answer, wanted or not, is in."""
+
+    def __init__(self, connection: Connection, routes: _Routes, queue: SessionQueue) -> None:
+        self._connection = connection
+        self._routes = routes
+        self._queue = queue
+        self._answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._request_id = 0
+        self._is_given_up = False
+
+    async def run(self, method: str, params: dict[str, Any], timeout: float) -> None:
+        try:
+            self._request_id = self._connection.send_request(method, params, self._deliver)
+            async with asyncio.timeout(timeout):
+                response = await self._answer
+        except ConnectionClosed as closed:
+            raise RouterStopped(closed.cause) from closed.cause
+        except TimeoutError:
+            self._give_up()
+            raise SessionCreateTimeout(timeout) from None
+        except asyncio.CancelledError:
+            self._give_up()
+            raise
+        if response.error is not UNSET:
+            error = response.error
+            raise RemoteError(error.code, error.message, error.data)
+
+    def _deliver(self, response: Response | BullpenError) -> None:
+        """Take the answer, in the reader: the route is right before the next message is read."""
+        session_id = self._session_id(response)
+        if self._is_given_up:
+            self._routes.orphans.pop(self._request_id, None)
+            if session_id is not None:
+                _destroy(self._connection, session_id)
+        elif isinstance(response, BullpenError):
+            if not self._answer.done():
+                self._answer.set_exception(response)
+        else:
+            if session_id is not None and session_id != self._queue.session_id:
+                self._routes.forget(self._queue)
+                self._queue.session_id = session_id
+                self._routes.adopt(self._queue)
+            if not self._answer.done():
+                self._answer.set_result(response)
+
+    def _session_id(self, response: Response | BullpenError) -> str | None:
+        if isinstance(response, BullpenError) or response.error is not UNSET:
+            return None
+        result = decode_value(response.result)
+        told = result.get("sessionId") if isinstance(result, dict) else None
+        return told if isinstance(told, str) else self._queue.session_id
+
+    def _give_up(self) -> None:
+        if self._answer.done() and not self._answer.cancelled() and not self._answer.exception():
+            # It succeeded in the very moment we stopped to wait for it.
+            _destroy(self._connection, self._queue.session_id)
+            return
+        self._is_given_up = True
+        orphans = self._routes.orphans
+        if len(orphans) >= MAX_ORPHANS:
+            self._connection.abandon(next(iter(orphans)))
+            del orphans[next(iter(orphans))]
+        orphans[self._request_id] = None
+
+
+def _destroy(connection: Connection, session_id: str) -> None:
+    with contextlib.suppress(ConnectionClosed, SendBufferFull):
+        connection.send_request("session.destroy", {"sessionId": session_id})
+
+
+def _drop(connection: Connection, queue: SessionQueue) -> None:
+    queue.finish(SessionEnded(queue.session_id))
+    queue.discard()
+    _destroy(connection, queue.session_id)
+
+
+def _let_go(connection: Connection) -> None:
+    connection.call_soon(connection.close_soon)
+
+
+def _tool_result(result: Any, error: str | None) -> dict[str, Any]:
+    if error is not None:
+        return {"textResultForLlm": error, "resultType": "failure", "error": error}
+    if isinstance(result, dict) and "textResultForLlm" in result:
+        return {"resultType": "success", **result}
+    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    return {"textResultForLlm": text, "resultType": "success"}
