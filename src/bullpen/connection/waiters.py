@@ -1,6 +1,7 @@
 """Who waits for the response to one request."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from bullpen.errors import BullpenError
 from bullpen.jsonrpc.wire import Response, decode_value
 
 __all__ = ["Deliver", "OnResult", "RichWaiter", "Waiter"]
+
+logger = logging.getLogger("bullpen.connection")
 
 OnResult = Callable[[Any], None]
 Deliver = Callable[[Response | BullpenError], None]
@@ -71,7 +74,7 @@ class RichWaiter(Waiter):
         """Do with a response what is to be done at once; return whether to wake a task."""
         self.release()
         if self.deliver is not None:
-            self.deliver(response)
+            self._deliver(response)
             return False
         if self.on_result is not None and response.error is UNSET:
             try:
@@ -84,10 +87,16 @@ class RichWaiter(Waiter):
     def end(self, error: BullpenError) -> None:
         self.release()
         if self.deliver is not None:
-            self.deliver(error)
+            self._deliver(error)
         else:
             self.fail(error)
 
     def release(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
+
+    def _deliver(self, outcome: Response | BullpenError) -> None:
+        try:
+            self.deliver(outcome)  # type: ignore[misc]
+        except Exception:  # what comes behind it in the reader is other people's
+            logger.exception("the delivery of the response to %r failed", self.method)
