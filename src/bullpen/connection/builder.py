@@ -15,8 +15,9 @@ from bullpen.connection.context import Context
 from bullpen.connection.errors import ConnectionClosed
 from bullpen.connection.handlers import Handler, Link
 from bullpen.connection.options import Limits, Observer, Options
-from bullpen.connection.transport import Clock, Transport
+from bullpen.connection.transport import Clock, Decode, Transport
 from bullpen.connection.typed import TypedNotification, TypedRequest
+from bullpen.jsonrpc.codec import decode_frame
 from bullpen.jsonrpc.dialect import Dialect
 from bullpen.jsonrpc.wire import Notification, Request
 
@@ -69,9 +70,13 @@ class Builder:
         """Have every step of every message told to a function, which must not wait."""
         return self._with(observers=(*self._options.observers, observer))
 
-    def route(self, route: Route) -> "Builder":
-        """Have a function see inbound messages first, inside the reader. See `Route`."""
-        return Builder(self._options, route=route, transport=self._transport)
+    def route(self, route: Route, *, decode: Decode = decode_frame) -> "Builder":
+        """Have a function see inbound messages first, inside the reader. See `Route`.
+
+        A route that wants some frames decoded in its own way says how; see `Receiver.decode`.
+        """
+        options = msgspec.structs.replace(self._options, decode=decode)
+        return Builder(options, route=route, transport=self._transport)
 
     def on_request(
         self,

@@ -5,7 +5,7 @@ import contextlib
 import inspect
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -97,14 +97,17 @@ class SessionQueue:
         self.limits = limits
         self.items: deque[RoutedMessage] = deque()
         self.bytes = 0
-        self.delivered = 0
         self.most_events = 0
+        self.read = 0
+        self._max_events = limits.events
+        self._max_bytes = limits.bytes
         self.end: BullpenError | None = None  # why nothing more will come
         self.handler_task: asyncio.Task[Any] | None = None
         self._wake = wake
         self._set_paused = set_paused
         self._call_later = call_later
-        self._reader: Parking | None = None
+        self._parking = Parking(asyncio.get_running_loop())
+        self._reader: Parking | None = None  # the parking, while somebody waits there
         self._grace: Any = None
         self._is_paused = False
 
@@ -115,10 +118,11 @@ class SessionQueue:
         items = self.items
         items.append(message)
         self.bytes += message.size
-        self.delivered += 1
         if len(items) > self.most_events:
             self.most_events = len(items)
-        if len(items) > self.limits.events or self.bytes > self.limits.bytes:
+            if len(items) > self._max_events:
+                self._overflow()
+        if self.bytes > self._max_bytes:
             self._overflow()
         if self._reader is not None:
             self._wake(self._reader)
@@ -128,29 +132,56 @@ class SessionQueue:
         """Take the oldest message; there must be one."""
         message = self.items.popleft()
         self.bytes -= message.size
+        self.read += 1
         if self._grace is not None or self._is_paused:
             self._recover()
         return message
 
-    async def wait(self) -> None:
-        """Wait until there is a message.
+    def take(self) -> Iterator[RoutedMessage]:
+        """Take all that is queued, to go through it without a call for each."""
+        items, self.items = self.items, deque()
+        self.read += len(items)
+        self.bytes = 0
+        if self._grace is not None or self._is_paused:
+            self._recover()
+        return iter(items)
+
+    def put_back(self, taken: Iterator[RoutedMessage]) -> None:
+        """Give back what was taken and not gone through."""
+        rest = deque(taken)
+        if rest:
+            self.read -= len(rest)
+            self.bytes += sum(message.size for message in rest)
+            rest.extend(self.items)
+            self.items = rest
+
+    def check_reader(self) -> None:
+        """Refuse a second reader, and the session's handler as a reader of itself.
+
+        Raises:
+            WouldDeadlock, SessionBusy
+        """
+        if self.handler_task is not None:
+            if self.handler_task is asyncio.current_task():
+                raise WouldDeadlock(self.session_id)
+            raise SessionBusy(self.session_id)
+        if self._reader is not None and not self._reader.is_done:
+            raise SessionBusy(self.session_id)
+
+    def next(self) -> Parking:
+        """Return where to wait for a message; there must be none now.
 
         Raises:
             BullpenError: there will be none; what was queued has been read.
         """
-        if self.handler_task is not None and self.handler_task is asyncio.current_task():
-            raise WouldDeadlock(self.session_id)
-        if self._reader is not None:
+        if self._reader is not None and not self._reader.is_done:
             raise SessionBusy(self.session_id)
-        while not self.items:
-            if self.end is not None:
-                raise _again(self.end)
-            self._reader = reader = Parking(asyncio.get_running_loop())
-            try:
-                await reader
-            finally:
-                if self._reader is reader:
-                    self._reader = None
+        if self.end is not None:
+            raise _again(self.end)
+        if self._parking.is_done:  # the wait there was cancelled
+            self._parking = Parking(asyncio.get_running_loop())
+        self._reader = self._parking
+        return self._parking
 
     def finish(self, error: BullpenError) -> None:
         """Say why nothing more will come; what is queued can still be read."""
@@ -174,7 +205,7 @@ class SessionQueue:
             queued_events=len(self.items),
             queued_bytes=self.bytes,
             most_queued_events=self.most_events,
-            delivered=self.delivered,
+            delivered=self.read + len(self.items),
         )
 
     def _overflow(self) -> None:
@@ -274,8 +305,9 @@ class SessionChannel:
             WouldDeadlock: called inside the session's own handler.
         """
         queue = self._queue
-        if not queue.items or queue.handler_task is not None:
-            await queue.wait()
+        queue.check_reader()
+        while not queue.items:
+            await queue.next()
         return queue.pop()
 
     async def consume(self, handler: Callable[[RoutedMessage], object]) -> None:
@@ -286,9 +318,9 @@ class SessionChannel:
         """
         queue = self._queue
         while True:
-            if not queue.items:
+            while not queue.items:
                 try:
-                    await queue.wait()
+                    await queue.next()
                 except SessionEnded:
                     return
             message = queue.pop()
@@ -393,25 +425,32 @@ class SessionChannel:
     async def _read(self, on_chunk: OnChunk | None) -> StreamingOutcome:
         await self.settle()
         queue, turn = self._queue, self._turn
+        pieces = turn.pieces
+        queue.check_reader()
         try:
             while True:
-                if not queue.items or queue.handler_task is not None:
-                    await queue.wait()
-                message = queue.pop()
-                if message.__class__ is not SessionEvent:
-                    if isinstance(message, ToolCall):
-                        return PendingToolCall(turn.text, message)
-                    await self._decide(message)
-                    continue
-                piece = turn.add(message)
-                if piece:
-                    if on_chunk is not None:
-                        on_chunk(piece)
-                elif is_turn_end(message):
-                    self._turn = Turn()
-                    return Idle(turn.text)
-                elif message.event_type == ERROR:
-                    raise self._failure(message)
+                while not queue.items:
+                    await queue.next()
+                taken: Iterator[RoutedMessage] | None = queue.take()
+                try:
+                    for message in taken:  # type: ignore[union-attr]
+                        if message.__class__ is SessionEvent:
+                            if (text := message.text) is not UNSET:
+                                pieces.append(text)
+                                if message.message_id != turn.streaming:
+                                    turn.begin_message(message.message_id)
+                                if on_chunk is not None:
+                                    on_chunk(text)
+                            elif self._end_turn(turn, message, on_chunk):
+                                return Idle(turn.text)
+                        elif isinstance(message, ToolCall):
+                            return PendingToolCall(turn.text, message)
+                        else:
+                            await self._decide(message)
+                    taken = None
+                finally:
+                    if taken is not None:
+                        queue.put_back(taken)
         except asyncio.CancelledError:
             self._leave_turn()
             raise
@@ -419,6 +458,18 @@ class SessionChannel:
             self._turn = Turn()
             self._drain_seconds = ERROR_DRAIN_SECONDS
             raise
+
+    def _end_turn(self, turn: Turn, event: SessionEvent, on_chunk: OnChunk | None) -> bool:
+        """Take an event that is no delta; return whether it ends the turn."""
+        piece = turn.complete(event)
+        if piece and on_chunk is not None:
+            on_chunk(piece)
+        if event.event_type == ERROR:
+            raise self._failure(event)
+        if is_turn_end(event):
+            self._turn = Turn()
+            return True
+        return False
 
     def _leave_turn(self) -> None:
         """Tell the other side to stop, without waiting; what comes of it is for `settle`."""

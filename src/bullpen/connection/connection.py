@@ -72,6 +72,7 @@ class Connection:
     def __init__(self, options: Options, route: Route | None = None) -> None:
         self.name = options.name
         self.is_observed = bool(options.observers)
+        self.decode = options.decode
         self._options = options
         self._route = route
         self._peer: Peer[Waiter] = Peer()
@@ -279,7 +280,8 @@ class Connection:
 
     def receive_burst(self, messages: Iterable[Message], sizes: Iterable[int]) -> None:
         """Take messages from the transport. See `Receiver`."""
-        settle, woken, is_observed = self._peer.settle, self._woken, self.is_observed
+        settle, route = self._peer.settle, self._route
+        woken, is_observed = self._woken, self.is_observed
         for message, size in zip(messages, sizes, strict=True):
             kind = message.__class__
             if is_observed:
@@ -293,7 +295,8 @@ class Connection:
                 else:
                     self._settle(waiter, message)  # type: ignore[arg-type]
             elif kind is Notification:
-                self._receive_notification(message, size)  # type: ignore[arg-type]
+                if route is None or not route(message, None, size):
+                    self._receive_notification(message, size)  # type: ignore[arg-type]
             elif kind is Request:
                 self._dispatcher.request(message, size)  # type: ignore[arg-type]
             elif kind is Batch:
@@ -540,8 +543,6 @@ class Connection:
     # Inbound
 
     def _receive_notification(self, message: Notification, size: int) -> None:
-        if self._route is not None and self._route(message, None, size):
-            return
         if message.method == self._options.dialect.cancel_method:
             self._dispatcher.cancel(self._options.dialect.cancelled_id(message))
             return
@@ -564,7 +565,8 @@ class Connection:
             elif message.__class__ is Response:
                 self._settle(self._peer.settle(message), message)
             elif message.__class__ is Notification:
-                self._receive_notification(message, 0)
+                if self._route is None or not self._route(message, None, 0):
+                    self._receive_notification(message, 0)
 
     def _receive_malformed(self, message: Malformed) -> None:
         self._malformed += 1

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from bullpen.connection.handlers import Link
-from bullpen.connection.transport import Clock
+from bullpen.connection.transport import Clock, Decode
+from bullpen.jsonrpc.codec import decode_frame
 from bullpen.jsonrpc.dialect import PLAIN, Dialect
 from bullpen.jsonrpc.wire import Message
 
@@ -67,6 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = 60.0
     debug: bool = False
     clock: Clock | None = None
+    decode: Decode = decode_frame
 
 
 class ConnectionStats(msgspec.Struct, frozen=True, kw_only=True):

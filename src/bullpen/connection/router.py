@@ -33,11 +33,13 @@ from bullpen.connection.errors import (
 )
 from bullpen.connection.parking import Parking
 from bullpen.connection.routed import (
+    DELTA,
     SESSION_EVENT,
     PermissionRequest,
     RoutedMessage,
     SessionEvent,
     ToolCall,
+    decode_session_frame,
     read_event,
     read_head,
     read_request,
@@ -85,7 +87,7 @@ class _Routes:
         self.creates = 0  # how many are in flight; only then may unknown sessions be ours
         self.orphans: dict[int, None] = {}
         self.paused: set[SessionQueue] = set()
-        self.events = 0
+        self.ended_events = 0
         self.unknown_events = 0
         self.refused_requests = 0
         self.connection: Connection | None = None
@@ -95,15 +97,22 @@ class _Routes:
         """Take what belongs to a session. Runs in the reader, for every message."""
         if message.method == SESSION_EVENT:  # type: ignore[union-attr]
             params = message.params  # type: ignore[union-attr]
-            head = read_head(params)
-            if head is None:
+            if params.__class__ is tuple:  # as `decode_session_frame` has it
+                head, params = params
+            elif (head := read_head(params)) is None:
                 self.unknown_events += 1
                 return context is None
-            routed = read_event(head, params, size)
+            event = head.event
+            data = event.data
+            if data and event.type == DELTA:
+                routed: RoutedMessage = SessionEvent(
+                    DELTA, params, data.deltaContent, data.messageId, size
+                )
+            else:
+                routed = read_event(head, params, size)
             queue = self.queues.get(head.sessionId)
             if queue is not None:
                 queue.put(routed)
-                self.events += 1
             else:
                 self._hold(head.sessionId, routed)
             return True
@@ -131,9 +140,9 @@ class _Routes:
         if self.end is None:
             self.end = RouterStopped(cause)
             self.end.__cause__ = cause
-            for queue in self.queues.values():
+            for queue in list(self.queues.values()):
                 queue.finish(self.end)
-            self.queues.clear()
+                self.forget(queue)
             self.held.clear()
             self.orphans.clear()
 
@@ -148,6 +157,7 @@ class _Routes:
         if self.queues.get(queue.session_id) is not queue:
             return False
         del self.queues[queue.session_id]
+        self.ended_events += queue.read + len(queue.items)
         return True
 
     def creating(self, by: int) -> None:
@@ -219,7 +229,9 @@ class MessageRouter:
         The builder brings handlers for what belongs to no session, a name, limits, observers.
         """
         routes = _Routes()
-        builder = (builder or Connection.builder().name("router")).route(routes.route)
+        builder = (builder or Connection.builder().name("router")).route(
+            routes.route, decode=decode_session_frame
+        )
         connection = await builder.open(transport)
         routes.connection = connection
         connection.on_close(routes.stop)
@@ -288,7 +300,7 @@ class MessageRouter:
             pending=self._connection.stats().requests_pending - len(routes.orphans),
             orphans=len(routes.orphans),
             held_messages=sum(map(len, routes.held.values())),
-            events=routes.events,
+            events=routes.ended_events + sum(q.stats().delivered for q in routes.queues.values()),
             unknown_events=routes.unknown_events,
             refused_requests=routes.refused_requests,
             queued_events=sum(len(queue.items) for queue in routes.queues.values()),

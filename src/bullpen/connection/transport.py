@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from bullpen.connection.errors import TransportReused
 from bullpen.jsonrpc.wire import Message
 
-__all__ = ["Clock", "Receiver", "Timer", "Transport"]
+__all__ = ["Clock", "Decode", "Receiver", "Timer", "Transport"]
 
 
 class Timer(Protocol):
@@ -30,8 +30,15 @@ class Clock(Protocol):
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer: ...
 
 
+Decode = Callable[[bytes], Message]
+"""Turns a frame into the message it carries; never raises."""
+
+
 class Receiver(Protocol):
     """What a transport hands its messages to: one connection."""
+
+    decode: Decode
+    """How this receiver wants frames decoded, by transports that have frames."""
 
     def receive(self, message: Message, size: int) -> None:
         """Take one message. `size` is its bytes on the wire, 0 where there is no wire.

@@ -58,7 +58,7 @@ class LineFramer:
             frames = [self._checked(frame) for frame in frames]
         if self.has_faults:
             return [frame for frame in frames if isinstance(frame, Exception) or frame.strip()]
-        if b"" in frames or any(map(bytes.isspace, frames)):  # type: ignore[arg-type]
+        if b"" in frames or b"\r" in frames:
             return [frame for frame in frames if frame.strip()]  # type: ignore[union-attr]
         return frames
 

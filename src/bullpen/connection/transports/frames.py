@@ -11,8 +11,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from bullpen.connection.errors import SendBufferFull, TransportClosed
-from bullpen.connection.transport import Receiver, Transport
-from bullpen.jsonrpc.codec import decode_frame, encode_message
+from bullpen.connection.transport import Decode, Receiver, Transport
+from bullpen.jsonrpc.codec import encode_message
 from bullpen.jsonrpc.errors import INVALID_REQUEST, FrameTooLongError
 from bullpen.jsonrpc.framing import Frame, Framer, LineFramer
 from bullpen.jsonrpc.wire import Error, Malformed, Message, Response
@@ -46,6 +46,7 @@ class FrameTransport(Transport):
         self._max_unsent = max_unsent_bytes
         self._tap = tap
         self._receiver: Receiver | None = None
+        self._decode: Decode
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unflushed: list[bytes] = []
         self._unflushed_bytes = 0
@@ -79,6 +80,7 @@ class FrameTransport(Transport):
             if self._relief is None or self._relief.done():
                 self._relief = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._relief)
+            self._flush()  # others may have sent meanwhile; only after a flush is relief promised
 
     @abstractmethod
     def _write(self, data: bytes) -> None:
@@ -90,6 +92,7 @@ class FrameTransport(Transport):
 
     def _attach(self, receiver: Receiver) -> None:
         self._receiver = receiver
+        self._decode = receiver.decode
         self._loop = asyncio.get_running_loop()
 
     def _feed(self, data: bytes) -> None:
@@ -104,7 +107,7 @@ class FrameTransport(Transport):
             if self._framer.has_faults:
                 self._feed_faulty(receiver, frames)
             else:
-                receiver.receive_burst(map(decode_frame, frames), map(len, frames))  # type: ignore[arg-type]
+                receiver.receive_burst(map(self._decode, frames), map(len, frames))  # type: ignore[arg-type]
         finally:
             self._is_feeding = False
             self._may_write_at_once = True
@@ -114,7 +117,7 @@ class FrameTransport(Transport):
     def _feed_faulty(self, receiver: Receiver, frames: list[Frame]) -> None:
         for frame in frames:
             if isinstance(frame, bytes):
-                receiver.receive(decode_frame(frame), len(frame))
+                receiver.receive(self._decode(frame), len(frame))
             elif isinstance(frame, FrameTooLongError):
                 answer = Error(INVALID_REQUEST, f"Invalid Request: {frame}", {"limit": frame.limit})
                 receiver.receive(Malformed(answer), 0)
