@@ -1,5 +1,6 @@
 """What a handler is given beside the params: who asked, over what, and how to answer."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,6 +36,7 @@ class Context(msgspec.Struct, eq=False):
     task: "asyncio.Task[None] | None" = None  # the one that runs the handler
     is_detached: bool = False
     cancel_requested: bool = False
+    on_cancel: Callable[[], None] | None = None  # instead of an answer, once it is detached
 
     @property
     def connection(self) -> "Connection":
@@ -58,9 +60,14 @@ class Context(msgspec.Struct, eq=False):
         """Answer now, with an error."""
         self.answer(Response(self.id, error=Error(error.code, error.message, error.data)))
 
-    def detach(self) -> "Responder":
-        """Take the duty to answer out of the handler, which may then return."""
+    def detach(self, on_cancel: Callable[[], None] | None = None) -> "Responder":
+        """Take the duty to answer out of the handler, which may then return.
+
+        Should the peer cancel the request, `on_cancel` is called and the request is still to be
+        answered; without it, the request is answered as cancelled.
+        """
         self.is_detached = True
+        self.on_cancel = on_cancel
         return Responder(self)
 
     def answer(self, response: Response) -> None:
