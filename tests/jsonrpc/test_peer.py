@@ -111,12 +111,20 @@ def test_a_batch_reply_is_complete_with_its_last_response_and_in_the_order_of_th
 ) -> None:
     reply = BatchReply(5)
     for slot in order[:-1]:
-        assert reply.fill(slot, Response(slot, None)) is None
+        assert reply.fill(slot, Response(slot, None)) == ()
     complete = reply.fill(order[-1], Response(order[-1], None))
     assert complete == tuple(Response(slot, None) for slot in range(5))
 
 
 def test_one_id_used_twice_in_a_batch_has_two_slots() -> None:
     reply = BatchReply(2)
-    assert reply.fill(1, Response(7, "second")) is None
+    assert reply.fill(1, Response(7, "second")) == ()
     assert reply.fill(0, Response(7, "first")) == (Response(7, "first"), Response(7, "second"))
+
+
+def test_a_request_of_a_batch_that_will_have_no_response_does_not_hold_up_the_others() -> None:
+    reply = BatchReply(3)
+    assert reply.fill(2, Response(2, None)) == ()
+    assert reply.fill(0, None) == ()
+    assert reply.fill(1, Response(1, None)) == (Response(1, None), Response(2, None))
+    assert BatchReply(1).fill(0, None) == ()

@@ -8,6 +8,7 @@ cancelling and closing.
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import secrets
 import sys
@@ -78,6 +79,7 @@ class Connection:
         self._peer: Peer[Waiter] = Peer()
         self._woken: list[Parking] = []  # whom the messages of this read wake
         self._dispatcher = Dispatcher(self, options, route)
+        self._variables = contextvars.copy_context()  # what handlers find
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._clock: Clock = options.clock or self._loop
@@ -224,6 +226,27 @@ class Connection:
         """Give up a request sent with `send_request`, and tell the peer in its dialect."""
         self._give_up(request_id, tell_peer=True)
 
+    def cancel(self, request_id: int) -> None:
+        """Tell the peer that a request is no longer wanted, and go on waiting for its response."""
+        self._tell_cancelled(request_id)
+
+    def is_cancel(self, message: Message) -> bool:
+        """Whether a message is this connection's dialect for giving up a request."""
+        return (
+            isinstance(message, Notification)
+            and message.method == self._options.dialect.cancel_method
+        )
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the peer does not read; whoever can wait should wait for `drain`."""
+        return self._outlet is not None and self._outlet.is_congested
+
+    async def drain(self) -> None:
+        """Wait until the peer reads again, or the connection has closed."""
+        if self._outlet is not None:
+            await self._outlet.drain()
+
     async def notify(self, method: "str | TypedNotification", params: Any = UNSET) -> None:
         """Send a notification, waiting while the peer does not read.
 
@@ -294,13 +317,17 @@ class Connection:
                     woken.append(waiter)
                 else:
                     self._settle(waiter, message)  # type: ignore[arg-type]
+                if is_observed and waiter is not None:
+                    self.trace(Stage.ROUTED, message)
             elif kind is Notification:
                 if route is None or not route(message, None, size):
                     self._receive_notification(message, size)  # type: ignore[arg-type]
+                elif is_observed:
+                    self.trace(Stage.ROUTED, message)
             elif kind is Request:
                 self._dispatcher.request(message, size)  # type: ignore[arg-type]
             elif kind is Batch:
-                self._receive_batch(message)  # type: ignore[arg-type]
+                self._receive_batch(message, size)  # type: ignore[arg-type]
             else:
                 self._receive_malformed(message)  # type: ignore[arg-type]
                 continue
@@ -310,7 +337,8 @@ class Connection:
             self._dispatcher.run()
         if woken:
             self._woken = []
-            resume_all(woken)
+            # What came before a response is taken up before the response.
+            resume_all(woken, soon=self._dispatcher.has_runners_due)
 
     def receive_end(self, cause: Exception | None) -> None:
         """Learn that nothing more will come. See `Receiver`."""
@@ -338,7 +366,7 @@ class Connection:
 
     def run_handlers(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a runner of the dispatcher."""
-        self._run(self._handlers, work, "handlers")
+        self._run(self._handlers, work, "handlers", self._variables.copy())
 
     def run_worker(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a worker of the transport. See `Receiver`."""
@@ -551,22 +579,25 @@ class Connection:
         except SlowConsumer as error:
             self._fail(error)
 
-    def _receive_batch(self, batch: Batch) -> None:
+    def _receive_batch(self, batch: Batch, size: int) -> None:
         owed = [m for m in batch if _is_owed(m)]
         reply = BatchReply(len(owed))
         slot = 0
+        share = size // len(batch)
         for message in batch:
             if message.__class__ is Request:
-                self._dispatcher.request(message, 0, reply, slot)
+                self._dispatcher.request(message, share, reply, slot)
                 slot += 1
             elif _is_owed(message):
+                self._malformed += 1
                 self._dispatcher.refuse(message, reply, slot)  # type: ignore[arg-type]
                 slot += 1
             elif message.__class__ is Response:
                 self._settle(self._peer.settle(message), message)
-            elif message.__class__ is Notification:
-                if self._route is None or not self._route(message, None, 0):
-                    self._receive_notification(message, 0)
+            elif message.__class__ is Notification and (
+                self._route is None or not self._route(message, None, share)
+            ):
+                self._receive_notification(message, share)
 
     def _receive_malformed(self, message: Malformed) -> None:
         self._malformed += 1
@@ -589,6 +620,7 @@ class Connection:
         self._closed = ConnectionClosed(cause)
         self._outlet = None
         self._is_clean = is_clean
+        self._dispatcher.finish()
         self._cancel_sweep()
         for waiter in self._peer.abandon_all():
             self._fail_waiter(waiter, cause)
@@ -599,8 +631,8 @@ class Connection:
                 logger.exception("%s: a close callback failed", self.name)
         self._on_close.clear()
         self._ended.set_result(None)
-        # What the peer asked before it said its last word may still be answered.
-        grace = self._options.limits.finish_seconds if is_clean and not is_local else 0.0
+        # What came before the end is still handled, and answered if the peer still listens.
+        grace = 0.0 if is_local else self._options.limits.finish_seconds
         caller = asyncio.current_task() if is_local else None
         self._closing = self._loop.create_task(
             self._close(grace, caller), name=f"{self.name}:close"
@@ -619,7 +651,7 @@ class Connection:
     async def _close(self, grace: float, caller: "asyncio.Task[Any] | None") -> None:
         if grace and not self._dispatcher.is_idle:
             await self._wait_for_handlers(grace)
-        self._dispatcher.close()
+        self._dispatcher.close(caller)
         await self._stop([task for task in (*self._handlers, *self._spawned) if task is not caller])
         transport, self._transport = self._transport, None
         if transport is not None:
@@ -643,9 +675,13 @@ class Connection:
                 logger.error("%s: %s does not end", self.name, task.get_name())
 
     def _run(
-        self, group: "set[asyncio.Task[Any]]", work: Coroutine[Any, Any, Any], name: str
+        self,
+        group: "set[asyncio.Task[Any]]",
+        work: Coroutine[Any, Any, Any],
+        name: str,
+        variables: contextvars.Context | None = None,
     ) -> "asyncio.Task[Any]":
-        task = self._loop.create_task(work, name=f"{self.name}:{name}")
+        task = self._loop.create_task(work, name=f"{self.name}:{name}", context=variables)
         group.add(task)
         task.add_done_callback(group.discard)
         return task

@@ -6,7 +6,8 @@ takes over where it stopped, and the first ends with its handler. So a handler t
 task of its own, while a thousand that need not wait share one.
 
 Requests start in the order they came and run side by side; notifications are handled one after
-the other.
+the other. Each handler finds the context variables of whoever opened the connection: what one
+sets, no other sees.
 """
 
 import asyncio
@@ -14,7 +15,8 @@ import contextvars
 import logging
 import secrets
 from collections import deque
-from typing import TYPE_CHECKING
+from operator import is_
+from typing import TYPE_CHECKING, Any
 
 from bullpen.connection.context import Context
 from bullpen.connection.errors import SlowConsumer
@@ -53,18 +55,21 @@ class Dispatcher:
         self._limits = options.limits
         self._dialect = options.dialect
         self._debug = options.debug
+        self._values = list(contextvars.copy_context().values())  # what every handler finds
         self.inbox: deque[Context] = deque()
         self._lane: deque[Context] = deque()  # notifications behind one that waits
         self._lane_is_busy = False
-        self._open: set[Context] = set()  # requests without an answer
+        self._open: dict[Context, None] = {}  # requests without an answer, the oldest first
         self._most_open = self._limits.running_handlers + self._limits.waiting_requests
         self._parking: Parking | None = None  # where the next runner waits
         self._runners_due = 0  # made, and starting in the loop's next round
         self._running = 0
         self._turn = 0  # changes whenever a runner begins to take from the inbox
-        self._is_closed = False
+        self._is_finishing = False  # takes on nothing more
+        self._is_closed = False  # and starts nothing more
         self._notifications = 0
         self._bytes = 0
+        self._request_bytes = 0
         self.most_notifications = 0
         self.overloaded = 0
         self.dropped_notifications = 0
@@ -75,7 +80,8 @@ class Dispatcher:
 
     @property
     def waiting_requests(self) -> int:
-        return len(self._open) - self._running
+        """Requests that no handler has begun with. Looked for, since it is seldom asked."""
+        return sum(isinstance(c.message, Request) and not c.is_answered for c in self.inbox)
 
     @property
     def waiting_notifications(self) -> int:
@@ -83,7 +89,7 @@ class Dispatcher:
 
     @property
     def waiting_bytes(self) -> int:
-        return self._bytes
+        return self._bytes + self._request_bytes
 
     def find(self, request_id: Id) -> Context | None:
         """Return the oldest request with this id that has no answer yet."""
@@ -98,16 +104,26 @@ class Dispatcher:
         """Take on the duty to answer a request, and queue it for its route or handlers."""
         link = self._request_links.get(message.method, self._any_link)
         context = Context(self, message, size, link, False, batch, slot)
-        self._open.add(context)
+        self._open[context] = None
         if self._route is not None and self._route(message, context, size):
+            if self.connection.is_observed:
+                self.connection.trace(Stage.ROUTED, message)
             return
         if link is None:
             self._answer(context, error_for(not_found(message.method), "", debug=False))
-        elif len(self._open) > self._most_open:
+        elif self._is_finishing:
+            self._answer_error(context, SHUTTING_DOWN, "shutting down")
+        elif (
+            len(self._open) > self._most_open
+            or self._request_bytes + size > self._limits.waiting_bytes
+        ):
             self.overloaded += 1
             self._answer(context, Error(OVERLOADED, "overloaded, try again", {"retry": True}))
         else:
+            self._request_bytes += size
             self.inbox.append(context)
+            if self.connection.is_observed:
+                self.connection.trace(Stage.ROUTED, message)
 
     def refuse(self, malformed: Malformed, batch: BatchReply, slot: int) -> None:
         """Answer an entry of a batch that is no request."""
@@ -121,18 +137,27 @@ class Dispatcher:
             SlowConsumer: too many wait already.
         """
         link = self._notification_links.get(message.method, self._any_link)
-        if link is None or self._is_closed:
+        if link is None or self._is_finishing:
             self.dropped_notifications += 1
-            self.connection.trace(Stage.DROPPED, message, "no handler")
+            self.connection.trace(
+                Stage.DROPPED, message, "no handler" if link is None else "shutting down"
+            )
             return
+        limits = self._limits
+        if (
+            self._notifications >= limits.waiting_notifications
+            or self._bytes + size > limits.waiting_bytes
+        ):
+            self.dropped_notifications += 1
+            self.connection.trace(Stage.DROPPED, message, "too many wait")
+            raise SlowConsumer(self.connection.name, self._notifications, self._bytes)
         self._notifications += 1
         self._bytes += size
         if self._notifications > self.most_notifications:
             self.most_notifications = self._notifications
-        limits = self._limits
-        if self._notifications > limits.waiting_notifications or self._bytes > limits.waiting_bytes:
-            raise SlowConsumer(self.connection.name, self._notifications, self._bytes)
         self.inbox.append(Context(self, message, size, link, True))
+        if self.connection.is_observed:
+            self.connection.trace(Stage.ROUTED, message)
 
     def cancel(self, request_id: Id) -> None:
         """Give up a request the peer no longer wants: interrupt its handler."""
@@ -142,26 +167,43 @@ class Dispatcher:
         context.cancel_requested = True
         if context.task is not None:
             context.task.cancel()
+        elif context.on_cancel is not None:
+            context.on_cancel()
         else:  # still queued, or its handler handed the duty to answer to somebody else
             self._answer_cancelled(context)
 
     def answer(self, context: Context, response: Response) -> None:
         """Send the one response of a request and forget the request."""
         context.is_answered = True
-        self._open.discard(context)
+        self._open.pop(context, None)
         if context.batch is None:
             self.connection.send_response(response)
-        elif (responses := context.batch.fill(context.slot, response)) is not None:
-            self.connection.send_response(Batch(responses))
+        else:
+            self._fill(context.batch, context.slot, response)
 
-    def close(self) -> None:
-        """Start nothing any more and answer every open request with an error."""
-        self._is_closed = True
+    def finish(self) -> None:
+        """Take on nothing more; what is queued is still handled."""
+        self._is_finishing = True
+        if self._parking is not None:
+            self._parking.resume_soon()
+            self._parking = None
+
+    def close(self, caller: "asyncio.Task[Any] | None") -> None:
+        """Start nothing any more and answer every open request with an error.
+
+        Those with a running handler answer when it is cancelled; the caller's is not.
+        """
+        self._is_finishing = self._is_closed = True
         self.inbox.clear()
         self._lane.clear()
         for context in list(self._open):
-            if context.task is None:
+            if context.task is None or context.task is caller:
                 self._answer_error(context, SHUTTING_DOWN, "shutting down")
+
+    @property
+    def has_runners_due(self) -> bool:
+        """Whether some of what is queued is taken up in the loop's next round."""
+        return self._runners_due > 0
 
     @property
     def is_idle(self) -> bool:
@@ -190,8 +232,7 @@ class Dispatcher:
         self._turn += 1
         task = asyncio.current_task()
         parking = Parking(asyncio.get_running_loop())
-        variables = contextvars.copy_context()
-        inbox = self.inbox
+        inbox, is_observed = self.inbox, self.connection.is_observed
         turn = self._turn
         while True:
             while inbox and self._running < self._limits.running_handlers:
@@ -202,7 +243,10 @@ class Dispatcher:
                         self._lane.append(context)
                     else:
                         await self._run_lane(context)
-                elif not context.is_answered:  # it may have been cancelled in the queue
+                elif context.is_answered:  # cancelled in the queue
+                    self._request_bytes -= context.size
+                else:
+                    self._request_bytes -= context.size
                     self._running += 1
                     try:
                         link = context.link
@@ -213,31 +257,45 @@ class Dispatcher:
                             outcome = await self._chain.pass_on(outcome, context)
                         if not (context.is_answered or context.is_detached):  # type: ignore[redundant-expr]  # the handler may have
                             self.answer(context, Response(context.message.id, outcome))  # type: ignore[union-attr]
-                    except asyncio.CancelledError:
-                        self._interrupted(context)
+                        if is_observed:
+                            self.connection.trace(Stage.HANDLED, context.message)
+                    except asyncio.CancelledError as error:
+                        self._interrupted(context, error)
                     except Exception as error:  # noqa: BLE001 - whatever it raises is answered
                         self._failed(context, error)
                     finally:
                         self._running -= 1
                         context.task = None
-                if self._turn != turn or contextvars.copy_context() != variables:
-                    # Others have gone on since: the handler had to wait. Or it set context
-                    # variables, which are not for the next one to see.
+                if self._turn != turn or context.cancel_requested or self._has_changed():
+                    # Others have gone on since: the handler had to wait. Or it was cancelled, and
+                    # perhaps did not notice. Or it set context variables. None of this is for the
+                    # next one to see.
                     self._start_runners()
                     return
-            if self._parking is not None:
+            if self._parking is not None or self._is_finishing:
                 return  # one that waits for work is enough
             self._parking = parking
             await parking
             turn = self._turn
 
+    def _has_changed(self) -> bool:
+        """Whether a context variable of this task was set to something else, be it equal."""
+        now, values = contextvars.copy_context(), self._values
+        return len(now) != len(values) or (bool(values) and not all(map(is_, now.values(), values)))
+
     async def _run_lane(self, context: Context) -> None:
+        """Handle a notification and those that came while it waited, one after the other."""
         self._lane_is_busy = True
         try:
             await self._run_notification(context)
-            while self._lane:
+            while self._lane and not self._has_changed():
                 await self._run_notification(self._lane.popleft())
-        finally:
+        except BaseException:  # we are being closed
+            self._lane_is_busy = False
+            raise
+        if self._lane:
+            self.connection.run_handlers(self._run_lane(self._lane.popleft()))
+        else:
             self._lane_is_busy = False
 
     async def _run_notification(self, context: Context) -> None:
@@ -251,26 +309,32 @@ class Dispatcher:
                 outcome = await outcome
             if outcome.__class__ is Declined:
                 await self._chain.pass_on(outcome, context)
+            if self.connection.is_observed:
+                self.connection.trace(Stage.HANDLED, message)
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            self._notification_failed(message, error)
         except Exception as error:  # noqa: BLE001 - a notification is never answered
             self._notification_failed(message, error)
 
-    def _interrupted(self, context: Context) -> None:
-        task = asyncio.current_task()
-        if not context.cancel_requested or self._is_closed:
+    def _interrupted(self, context: Context, error: asyncio.CancelledError) -> None:
+        if not _is_being_cancelled():
+            self._failed(context, error)  # it waited for something that was cancelled elsewhere
+        elif context.cancel_requested and not self._is_closed:
+            self._answer_cancelled(context)
+        else:
             self._answer_error(context, SHUTTING_DOWN, "shutting down")
-            raise asyncio.CancelledError
-        assert task is not None
-        task.uncancel()  # meant for the handler, which has ended, not for this task
-        self._answer_cancelled(context)
+            raise error
 
-    def _notification_failed(self, message: Request | Notification, error: Exception) -> None:
+    def _notification_failed(self, message: Request | Notification, error: BaseException) -> None:
         if isinstance(error, RpcError) and error.code == METHOD_NOT_FOUND:
             self.dropped_notifications += 1  # everybody it reached declined it
             return
         logger.warning("%s: %r failed", self.connection.name, message.method, exc_info=error)
         self.connection.trace(Stage.FAILED, message, error)
 
-    def _failed(self, context: Context, error: Exception) -> None:
+    def _failed(self, context: Context, error: BaseException) -> None:
         correlation = secrets.token_hex(4)
         answer = error_for(error, correlation, debug=self._debug)
         if not isinstance(error, RpcError):
@@ -290,7 +354,13 @@ class Dispatcher:
             self._answer_error(context, REQUEST_CANCELLED, "request cancelled")
         else:
             context.is_answered = True
-            self._open.discard(context)
+            self._open.pop(context, None)
+            if context.batch is not None:
+                self._fill(context.batch, context.slot, None)
+
+    def _fill(self, batch: BatchReply, slot: int, response: Response | None) -> None:
+        if responses := batch.fill(slot, response):
+            self.connection.send_response(Batch(responses))
 
     def _answer_error(self, context: Context, code: int, message: str) -> None:
         if not context.is_answered:
@@ -299,3 +369,8 @@ class Dispatcher:
     @staticmethod
     def _answer(context: Context, error: Error) -> None:
         context.answer(Response(context.id, error=error))
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

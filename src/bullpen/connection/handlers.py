@@ -77,7 +77,7 @@ class Link:
                     pass
             return decode_value(params, self._params_type)
         except msgspec.ValidationError as error:
-            raise RpcError(INVALID_PARAMS, f"Invalid params: {error}") from error
+            raise RpcError(INVALID_PARAMS, f"Invalid params: {_without_value(error)}") from error
         except (ValueError, RecursionError) as error:
             raise RpcError(INVALID_PARAMS, "Invalid params: not readable") from error
 
@@ -122,6 +122,16 @@ class Chain:
             method: next(link for link in self._links if link.matches(kind, method))
             for method in methods
         }
+
+
+def _without_value(error: msgspec.ValidationError) -> str:
+    """Return what is wrong and where. Of some types msgspec also says with which value."""
+    text = str(error)
+    for beginning in ("Invalid enum value", "Invalid value"):
+        if text.startswith(beginning):
+            place = text.rfind(" - at `")
+            return beginning + text[place:] if place >= 0 else beginning
+    return text
 
 
 def not_found(method: str) -> RpcError:

@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     waiting_notifications: int = 100_000
     """Notifications not handled yet; one more ends the connection with `SlowConsumer`."""
     waiting_bytes: int = 64 * 2**20
-    """The same in bytes on the wire."""
+    """The same in bytes on the wire, of notifications and of requests each."""
     malformed_in_a_row: int = 100
     """After so many frames that were nothing at all, the peer is not speaking JSON-RPC."""
     finish_seconds: float = 1.0

@@ -72,9 +72,9 @@ class Parking:
         return True
 
 
-def resume_all(parked: Iterable[Parking]) -> None:
+def resume_all(parked: Iterable[Parking], *, soon: bool = False) -> None:
     """Let tasks run, in order: now if no task is running, else in the loop's next round."""
-    if asyncio.current_task() is None:
+    if not soon and asyncio.current_task() is None:
         for place in parked:
             wake = place.wake  # `resume`, without a call for each of thousands
             if wake is not None:

@@ -15,6 +15,8 @@ __all__ = ["MAX_FRAME_BYTES", "ContentLengthFramer", "Frame", "Framer", "LineFra
 MAX_FRAME_BYTES = 64 * 2**20  # a long session replayed in one response, with a few inlined images
 MAX_HEADER_BYTES = 8 * 2**10  # no peer sends more than two short header lines
 
+_BLANK = (b"", b"\r")
+
 Frame = bytes | FrameTooLongError | FramingLostError
 
 
@@ -56,10 +58,8 @@ class LineFramer:
             self._hold(tail)
         if len(data) > self._limit:
             frames = [self._checked(frame) for frame in frames]
-        if self.has_faults:
-            return [frame for frame in frames if isinstance(frame, Exception) or frame.strip()]
         if b"" in frames or b"\r" in frames:
-            return [frame for frame in frames if frame.strip()]  # type: ignore[union-attr]
+            return [frame for frame in frames if frame not in _BLANK]
         return frames
 
     def frame(self, payloads: list[bytes]) -> bytes:

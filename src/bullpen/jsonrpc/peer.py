@@ -73,11 +73,13 @@ class BatchReply:
         self._responses: list[Response | None] = [None] * slots
         self._missing = slots
 
-    def fill(self, slot: int, response: Response) -> tuple[Response, ...] | None:
-        """Put a response in its place; return all of them when this was the last."""
-        if self._responses[slot] is None:
-            self._missing -= 1
+    def fill(self, slot: int, response: Response | None) -> tuple[Response, ...]:
+        """Put a response in its place, or None where there will be none.
+
+        Returns all of them when this was the last, else nothing. Each slot is filled once.
+        """
+        self._missing -= 1
         self._responses[slot] = response
         if self._missing:
-            return None
+            return ()
         return tuple(response for response in self._responses if response is not None)
