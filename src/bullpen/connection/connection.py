@@ -85,6 +85,7 @@ class Connection:
         self._clock: Clock = options.clock or self._loop
         self._now = options.clock.time if options.clock else time.monotonic
         self._timeout = options.timeout_seconds
+        self._cancel_method = options.dialect.cancel_method or None
         self._sweep: Timer | None = None
         self._transport: Transport | None = None  # until it is closed
         self._outlet: Transport | None = None  # as long as we may send requests
@@ -232,10 +233,7 @@ class Connection:
 
     def is_cancel(self, message: Message) -> bool:
         """Whether a message is this connection's dialect for giving up a request."""
-        return (
-            isinstance(message, Notification)
-            and message.method == self._options.dialect.cancel_method
-        )
+        return isinstance(message, Notification) and message.method == self._cancel_method
 
     @property
     def is_congested(self) -> bool:
@@ -571,7 +569,7 @@ class Connection:
     # Inbound
 
     def _receive_notification(self, message: Notification, size: int) -> None:
-        if message.method == self._options.dialect.cancel_method:
+        if message.method == self._cancel_method:
             self._dispatcher.cancel(self._options.dialect.cancelled_id(message))
             return
         try:
