@@ -27,6 +27,7 @@ from bullpen.connection.errors import (
     SendBufferFull,
     SlowConsumer,
     TransportClosed,
+    TransportReused,
 )
 from bullpen.connection.handlers import error_for
 from bullpen.connection.options import ConnectionStats, Options, Stage, Trace
@@ -377,12 +378,13 @@ class Connection:
         self._transport = self._outlet = transport
         try:
             await transport.start(self)
-        except BaseException:
+        except BaseException as error:
             self._transport = self._outlet = None
             self._closed = ConnectionClosed(None)
             self._cancel_sweep()
-            with contextlib.suppress(Exception):
-                await transport.close()
+            if not isinstance(error, TransportReused):  # else it is another connection's
+                with contextlib.suppress(Exception):
+                    await transport.close()
             raise
 
     @property
