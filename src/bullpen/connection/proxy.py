@@ -66,8 +66,11 @@ async def proxy(
     down = _Side(Direction.DOWN, rewrite)
     up = _Side(Direction.UP, rewrite)
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(agent.close)  # it is ours, also when it is never opened
-        client_side = await stack.enter_async_context(builder.route(down.route).connect(client))
+        try:
+            client_side = await stack.enter_async_context(builder.route(down.route).connect(client))
+        except BaseException:
+            await agent.close()  # it is ours, also when it is never opened
+            raise
         client_side.pause_reading()  # until there is somebody to tell
         agent_side = await stack.enter_async_context(builder.route(up.route).connect(agent))
         client_side.resume_reading()
