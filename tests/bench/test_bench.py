@@ -1,0 +1,112 @@
+"""The benchmarks run, and say what they promise to say. How fast anything is, is not tested."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bench.figure import Figure, as_json, as_table, from_json
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A whole run with tiny sizes: its table, and its figures by row."""
+    output = tmp_path_factory.mktemp("bench") / "figures.json"
+    command = [sys.executable, "-m", "bench", "--quick", "--json", str(output)]
+    run = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=55)
+    figures = msgspec.json.decode(output.read_bytes())["figures"]
+    by_row: dict[str, list[dict[str, Any]]] = {}
+    for figure in figures:
+        by_row.setdefault(figure["row"], []).append(figure)
+    return {"table": run.stdout, **by_row}
+
+
+@pytest.mark.requirement("bench:round-trips")
+def test_round_trips_are_set_beside_those_of_both_sdks(report: dict[str, Any]) -> None:
+    assert [(f["against"], f["at_least"]) for f in report["round-trips"]] == [
+        ("ACP SDK", 3),
+        ("MCP SDK", 3),
+        ("ACP SDK", 10),
+        ("MCP SDK", 10),
+    ]
+    assert all(f["ratio"] == pytest.approx(f["ours"] / f["theirs"]) for f in report["round-trips"])
+
+
+@pytest.mark.requirement("bench:demultiplexing")
+def test_events_to_64_sessions_are_set_beside_a_bare_loop(report: dict[str, Any]) -> None:
+    queued, read = report["demultiplexing"]
+    assert queued["theirs"] == read["theirs"] > 0
+    assert queued["at_least"] == 0.6
+
+
+@pytest.mark.requirement("bench:flat")
+def test_the_cost_of_an_event_is_shown_from_one_session_to_a_thousand(
+    report: dict[str, Any],
+) -> None:
+    assert [f["what"] for f in report["flat"]] == [
+        f"one event, {sessions} sessions" for sessions in (10, 100, 1000)
+    ]
+    assert {f["at_most"] for f in report["flat"]} == {1.2}
+
+
+@pytest.mark.requirement("bench:channel")
+def test_a_channel_hop_is_set_beside_a_json_hop_and_copies_nothing(report: dict[str, Any]) -> None:
+    small, large, allocated = report["channel"]
+    assert small["at_least"] is None
+    assert large["at_least"] == 5
+    assert allocated["is_met"]  # a count of bytes, not a time
+
+
+@pytest.mark.requirement("bench:import")
+def test_an_import_is_set_beside_that_of_asyncio_and_msgspec(report: dict[str, Any]) -> None:
+    seconds, packages = report["import"]
+    assert seconds["at_most"] == 1.3
+    assert packages["is_met"]
+
+
+@pytest.mark.requirement("L-30")
+def test_sessions_that_were_leave_no_task_and_no_descriptor(report: dict[str, Any]) -> None:
+    tasks, descriptors, *memory = report["soak"]
+    assert tasks["ours"] == tasks["theirs"]
+    assert descriptors["ours"] == descriptors["theirs"]
+    assert len(memory) == 2  # too small to judge at this size
+
+
+def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
+    table = report["table"].splitlines()
+    figures = [f for row, each in report.items() if row != "table" for f in each]
+    assert len(table) == len(figures) + 2
+    assert all(f["what"] in line for f, line in zip(figures, table[2:], strict=True))
+    assert len({len(line) for line in table}) == 1
+    assert all(math.isfinite(f["ratio"]) and f["ratio"] > 0 for f in figures)
+
+
+def figure(ours: float, theirs: float, **target: float) -> Figure:
+    return Figure(row="r", what="w", ours=ours, theirs=theirs, unit="/s", against="them", **target)
+
+
+@pytest.mark.parametrize(
+    ("measured", "ratio", "is_met"),
+    [
+        (figure(20, 2, at_least=10), 10, True),
+        (figure(19, 2, at_least=10), 9.5, False),
+        (figure(13, 10, at_most=1.3), 1.3, True),
+        (figure(14, 10, at_most=1.3), 1.4, False),
+        (figure(14, 10), 1.4, None),
+        (figure(0, 0, at_most=1), 1, True),
+        (figure(1, 0, at_most=1), math.inf, False),
+    ],
+)
+def test_a_figure_says_whether_its_target_is_met(
+    measured: Figure, ratio: float, is_met: bool | None
+) -> None:
+    assert measured.ratio == ratio
+    assert measured.is_met is is_met
+    assert from_json(as_json([measured])) == [measured]
+    assert {True: "yes", False: "no", None: " "}[is_met] in as_table([measured]).splitlines()[2]
