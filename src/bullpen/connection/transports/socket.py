@@ -1,6 +1,7 @@
 """Stream sockets: Unix, TCP, or any connected pair."""
 
 import asyncio
+import contextlib
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -8,12 +9,14 @@ from typing import Any
 
 from bullpen.connection.errors import AddressError
 from bullpen.connection.transport import Receiver
-from bullpen.connection.transports.descriptor import DescriptorTransport
+from bullpen.connection.transports.descriptor import MOST_LAST_READS, DescriptorTransport
 
-__all__ = ["SocketTransport", "check_unix_path"]
+__all__ = ["SocketTransport", "check_unix_path", "connect_tcp"]
 
 # The kernel keeps a socket's path in a fixed field: 108 bytes on Linux, 104 on macOS and BSD.
 MAX_UNIX_PATH_BYTES = 107 if sys.platform.startswith("linux") else 103
+
+QUEUE_DELAYS = [0.001 * 2**n for n in range(12)]  # four seconds in all for a busy server
 
 _Dial = Callable[[], Awaitable[socket.socket]]
 
@@ -21,10 +24,10 @@ _Dial = Callable[[], Awaitable[socket.socket]]
 class SocketTransport(DescriptorTransport):
     """Frames on a connected socket. Make one with `unix`, `tcp` or `over`."""
 
-    def __init__(self, dial: _Dial, **options: Any) -> None:
+    def __init__(self, dial: _Dial | socket.socket, **options: Any) -> None:
         super().__init__(**options)
-        self._dial = dial
-        self._socket: socket.socket | None = None
+        self._dial = None if isinstance(dial, socket.socket) else dial
+        self._socket = dial if isinstance(dial, socket.socket) else None
         self._release = self._close_socket
 
     @classmethod
@@ -33,46 +36,42 @@ class SocketTransport(DescriptorTransport):
 
         async def dial() -> socket.socket:
             check_unix_path(path)
-            return await _connect(f"unix://{path}", socket.AF_UNIX, path)
+            return await _connect_unix(path)
 
         return cls(dial, **options)
 
     @classmethod
     def tcp(cls, host: str, port: int, **options: Any) -> "SocketTransport":
         """Connect to a TCP port when started."""
-
-        async def dial() -> socket.socket:
-            address = f"tcp://{host}:{port}"
-            loop = asyncio.get_running_loop()
-            failure: AddressError | None = None
-            try:
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            except OSError as error:
-                raise AddressError(address, error.strerror or error) from error
-            for family, _, _, _, target in found:
-                try:
-                    return await _connect(address, family, target)
-                except AddressError as error:
-                    failure = error
-            raise failure or AddressError(address, "unknown host")
-
-        return cls(dial, **options)
+        return cls(lambda: connect_tcp(host, port), **options)
 
     @classmethod
     def over(cls, connected: socket.socket, **options: Any) -> "SocketTransport":
         """Take over a connected stream socket, for example one end of a `socketpair`."""
-
-        async def dial() -> socket.socket:
-            return connected
-
-        return cls(dial, **options)
+        return cls(connected, **options)
 
     async def open(self, receiver: Receiver) -> None:
-        self._socket = await self._dial()
-        if self._socket.family != socket.AF_UNIX:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._read_fd = self._write_fd = self._socket.fileno()
+        if self._dial is not None:
+            self._socket = await self._dial()
+        connected = self._socket
+        assert connected is not None
+        if connected.family != socket.AF_UNIX:
+            # Frames are gathered here already; the kernel need not wait for more.
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._read_fd = self._write_fd = connected.fileno()
         await super().open(receiver)
+
+    async def _hang_up(self) -> None:
+        # Closing with something unread would reset the connection and lose what we sent last.
+        for _ in range(MOST_LAST_READS):
+            if self._loop is None or not self._read():
+                break
+
+    def _is_hangup(self, error: OSError) -> bool:
+        # On a Unix socket a reset says that the peer closed before it had read everything. Over a
+        # network it may also mean that a machine is gone, and is no clean end.
+        closed = isinstance(error, ConnectionResetError)
+        return closed and self._socket is not None and self._socket.family == socket.AF_UNIX
 
     def _close_socket(self) -> None:
         if self._socket is not None:
@@ -87,7 +86,34 @@ def check_unix_path(path: str) -> None:
         raise AddressError(f"unix://{path}", reason)
 
 
-async def _connect(address: str, family: int, target: Any) -> socket.socket:
+async def connect_tcp(host: str, port: int) -> socket.socket:
+    """Return a socket connected to the first of a host's addresses that answers."""
+    address = f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+    failure = AddressError(address, "unknown host")
+    for family, target in await _resolve(address, host, port):
+        try:
+            return await _connect_tcp(address, family, target)
+        except AddressError as error:
+            failure = error
+    raise failure
+
+
+async def _resolve(address: str, host: str, port: int) -> list[tuple[int, Any]]:
+    if not 0 < port < 2**16:
+        raise AddressError(address, "a port is a number from 1 to 65535")
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host)
+            return [(family, (host, port))]  # a number needs no thread to look it up
+    try:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise AddressError(address, getattr(error, "strerror", None) or error) from error
+    return [(family, target) for family, _, _, _, target in found]
+
+
+async def _connect_tcp(address: str, family: int, target: Any) -> socket.socket:
     connecting = socket.socket(family, socket.SOCK_STREAM)
     connecting.setblocking(False)
     try:
@@ -99,3 +125,26 @@ async def _connect(address: str, family: int, target: Any) -> socket.socket:
         connecting.close()
         raise
     return connecting
+
+
+async def _connect_unix(path: str) -> socket.socket:
+    address = f"unix://{path}"
+    connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connecting.setblocking(False)
+    try:
+        for delay in QUEUE_DELAYS:
+            try:
+                connecting.connect(path)
+            except BlockingIOError:
+                # The server has not got round to those before us. The loop's own `sock_connect`
+                # would take this for a connection under way, and then for one that is made.
+                await asyncio.sleep(delay)
+            else:
+                return connecting
+        raise AddressError(address, "the server does not accept anybody")
+    except OSError as error:
+        connecting.close()
+        raise AddressError(address, error.strerror or error) from error
+    except BaseException:
+        connecting.close()
+        raise
