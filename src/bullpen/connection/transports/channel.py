@@ -5,7 +5,7 @@ from collections import deque
 
 from bullpen.connection.errors import SendBufferFull, TransportClosed
 from bullpen.connection.transport import Receiver, Transport
-from bullpen.jsonrpc.wire import Message, Response
+from bullpen.jsonrpc.wire import Batch, Message, Response
 
 __all__ = ["ChannelTransport", "channel_pair", "create_paired_transports"]
 
@@ -28,17 +28,21 @@ class ChannelTransport(Transport):
         self._has_ended = False
         self._relief: asyncio.Future[None] | None = None
 
+    def join(self, other: "ChannelTransport") -> None:
+        """Make this and another end the two ends of one channel."""
+        self._other, other._other = other, self
+
     async def open(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._deliver_soon()
 
     def send(self, message: Message) -> None:
         other = self._other
-        if self._is_closing or other is None or other._is_closing:
-            raise TransportClosed("the other end of the channel is closed")
+        if self._is_closing or other is None or other._is_closing or self._receiver is None:
+            raise TransportClosed("the channel is not open")
         unread = len(other._unread)
         if unread >= CONGESTED_MESSAGES:
-            reserve = RESPONSE_RESERVE if message.__class__ is Response else 1.0
+            reserve = RESPONSE_RESERVE if message.__class__ in (Response, Batch) else 1.0
             if unread >= MAX_UNREAD_MESSAGES * reserve:
                 raise SendBufferFull(MAX_UNREAD_MESSAGES)
             self.is_congested = True
@@ -108,7 +112,7 @@ class ChannelTransport(Transport):
 def channel_pair() -> tuple[ChannelTransport, ChannelTransport]:
     """Return two connected ends; what is sent into one comes out of the other."""
     left, right = ChannelTransport(), ChannelTransport()
-    left._other, right._other = right, left
+    left.join(right)
     return left, right
 
 
