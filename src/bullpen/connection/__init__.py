@@ -11,6 +11,8 @@ Production transports: sockets, pipes, stdio, subprocesses, streams, WebSockets,
 In memory: `channel_pair` here, `create_mock_transport` in `bullpen.testing`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from bullpen.connection.builder import Builder
 from bullpen.connection.connection import Connection, Route
 from bullpen.connection.context import Context, Responder
@@ -30,14 +32,22 @@ from bullpen.connection.errors import (
 from bullpen.connection.handlers import DECLINED, Declined
 from bullpen.connection.options import ConnectionStats, Limits, Stage, Trace
 from bullpen.connection.transport import Clock, Receiver, Transport
-from bullpen.connection.transports.channel import channel_pair, create_paired_transports
-from bullpen.connection.transports.descriptor import DescriptorTransport
-from bullpen.connection.transports.socket import SocketTransport
 from bullpen.connection.typed import TypedNotification, TypedRequest
 from bullpen.jsonrpc.dialect import ACP, LSP, MCP, PLAIN, Dialect
 from bullpen.jsonrpc.errors import LocalProtocolError, RemoteError, RemoteProtocolError, RpcError
 from bullpen.jsonrpc.framing import ContentLengthFramer, LineFramer
 from bullpen.jsonrpc.wire import Batch, Error, Malformed, Message, Notification, Request, Response
+
+if TYPE_CHECKING:
+    from bullpen.connection.address import listen, open_transport
+    from bullpen.connection.listen import Listener, listen_tcp, listen_unix
+    from bullpen.connection.transports.channel import channel_pair, create_paired_transports
+    from bullpen.connection.transports.descriptor import DescriptorTransport
+    from bullpen.connection.transports.socket import SocketTransport
+    from bullpen.connection.transports.stdio import StdioTransport
+    from bullpen.connection.transports.stream import StreamTransport
+    from bullpen.connection.transports.subprocess import ServerProcessTransport, SubprocessTransport
+    from bullpen.connection.transports.websocket import WebSocketTransport
 
 __all__ = [
     "ACP",
@@ -60,6 +70,7 @@ __all__ = [
     "Error",
     "Limits",
     "LineFramer",
+    "Listener",
     "LocalProtocolError",
     "Malformed",
     "Message",
@@ -75,10 +86,14 @@ __all__ = [
     "Route",
     "RpcError",
     "SendBufferFull",
+    "ServerProcessTransport",
     "SlowConsumer",
     "SocketTransport",
     "Stage",
     "StartError",
+    "StdioTransport",
+    "StreamTransport",
+    "SubprocessTransport",
     "Trace",
     "Transport",
     "TransportClosed",
@@ -86,7 +101,35 @@ __all__ = [
     "TransportReused",
     "TypedNotification",
     "TypedRequest",
+    "WebSocketTransport",
     "WouldDeadlock",
     "channel_pair",
     "create_paired_transports",
+    "listen",
+    "listen_tcp",
+    "listen_unix",
+    "open_transport",
 ]
+
+# A program uses one or two ways to connect: each is imported when it is first asked for.
+_HOMES = {
+    "bullpen.connection.address": ("listen", "open_transport"),
+    "bullpen.connection.listen": ("Listener", "listen_tcp", "listen_unix"),
+    "bullpen.connection.transports.channel": ("channel_pair", "create_paired_transports"),
+    "bullpen.connection.transports.descriptor": ("DescriptorTransport",),
+    "bullpen.connection.transports.socket": ("SocketTransport",),
+    "bullpen.connection.transports.stdio": ("StdioTransport",),
+    "bullpen.connection.transports.stream": ("StreamTransport",),
+    "bullpen.connection.transports.subprocess": ("ServerProcessTransport", "SubprocessTransport"),
+    "bullpen.connection.transports.websocket": ("WebSocketTransport",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for module, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(module), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
