@@ -6,7 +6,7 @@ socket today and a channel tomorrow, or over many of both.
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,9 @@ from bullpen.connection.typed import TypedNotification, TypedRequest
 from bullpen.jsonrpc.codec import decode_frame
 from bullpen.jsonrpc.dialect import Dialect
 from bullpen.jsonrpc.wire import Notification, Request
+
+if TYPE_CHECKING:
+    from bullpen.connection.transports.stream import Reader, Writer
 
 __all__ = ["Builder"]
 
@@ -109,7 +112,9 @@ class Builder:
         return self._link(Link(handler, None))
 
     @asynccontextmanager
-    async def connect(self, transport: Transport) -> AsyncIterator[Connection]:
+    async def connect(
+        self, transport: "Transport | tuple[Writer, Reader]"
+    ) -> AsyncIterator[Connection]:
         """Open a connection for the length of a block, and close it with all that belongs to it."""
         connection = await self.open(transport)
         try:
@@ -117,17 +122,23 @@ class Builder:
         finally:
             await connection.aclose()
 
-    async def open(self, transport: Transport) -> Connection:
+    async def open(self, transport: "Transport | tuple[Writer, Reader]") -> Connection:
         """Open a connection; whoever called this must `aclose` it.
+
+        A stream writer and reader do for a transport.
 
         Raises:
             TransportError: the other end cannot be reached.
         """
+        if isinstance(transport, tuple):
+            from bullpen.connection.transports.stream import StreamTransport
+
+            transport = StreamTransport(*transport)
         connection = Connection(self._options, self._route)
         await connection.start(transport)
         return connection
 
-    async def serve_with(self, transport: Transport) -> None:
+    async def serve_with(self, transport: "Transport | tuple[Writer, Reader]") -> None:
         """Serve a connection until it ends.
 
         Raises:
