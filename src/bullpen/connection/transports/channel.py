@@ -13,6 +13,8 @@ CONGESTED_MESSAGES = 1024  # beyond this, senders who can wait do so
 MAX_UNREAD_MESSAGES = 100_000  # what an end that stopped reading may cost
 RESPONSE_RESERVE = 1.25  # responses may fill a quarter more, so that answering never waits
 
+_ANSWERS = (Response, Batch)
+
 
 class ChannelTransport(Transport):
     """One end of a channel. Make both with `channel_pair`."""
