@@ -3,7 +3,7 @@
 A transport knows nothing of ids, methods or who waits for what: it takes messages to send and
 hands up messages received, both in order. It owns its resources and is used once. To write one,
 implement `open`, `send` and `close`; `docs/howto/write-a-transport.md` does so in twenty lines and
-`bullpen.testing.transports` holds the suite it has to pass.
+`bullpen.testing.conformance` holds the suite it has to pass.
 """
 
 from abc import ABC, abstractmethod
