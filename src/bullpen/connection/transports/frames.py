@@ -15,7 +15,7 @@ from bullpen.connection.transport import Decode, Receiver, Transport
 from bullpen.jsonrpc.codec import encode_message
 from bullpen.jsonrpc.errors import INVALID_REQUEST, FrameTooLongError
 from bullpen.jsonrpc.framing import Frame, Framer, LineFramer
-from bullpen.jsonrpc.wire import Error, Malformed, Message, Response
+from bullpen.jsonrpc.wire import Batch, Error, Malformed, Message, Response
 
 __all__ = ["FLUSH_SECONDS", "MAX_UNSENT_BYTES", "FrameTransport", "Tap"]
 
@@ -23,6 +23,8 @@ MAX_UNSENT_BYTES = 64 * 2**20  # what a peer that stopped reading may cost us
 RESPONSE_RESERVE = 1.25  # responses may fill a quarter more, so that answering never waits
 FLUSH_SECONDS = 0.5  # a peer that does not read must not hold the close
 CONGESTED_BYTES = 2**20  # beyond this, senders who can wait do so
+
+_ANSWERS = (Response, Batch)
 
 Tap = Callable[[str, bytes], None]
 """Sees the direction, "in" or "out", and the bytes as they come and go."""
@@ -63,7 +65,7 @@ class FrameTransport(Transport):
         payload = encode_message(message)
         unflushed_bytes = self._unflushed_bytes + len(payload)
         if unflushed_bytes > CONGESTED_BYTES or self._is_backed_up:
-            self._check_room(unflushed_bytes, is_response=message.__class__ is Response)
+            self._check_room(unflushed_bytes, is_response=message.__class__ in _ANSWERS)
             self.is_congested = True
         self._unflushed.append(payload)
         self._unflushed_bytes = unflushed_bytes
