@@ -10,7 +10,7 @@ import msgspec
 
 from bullpen.connection import ContentLengthFramer, SocketTransport, Transport, channel_pair
 from bullpen.connection.channel import SessionChannel
-from bullpen.connection.routed import RoutedMessage, SessionEvent
+from bullpen.connection.routed import SessionEvent
 from bullpen.connection.router import MessageRouter
 from bullpen.testing.cli_server import FakeCliServer, FakeSession
 from bullpen.testing.transports import MemoryTransport

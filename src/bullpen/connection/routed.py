@@ -182,6 +182,8 @@ class _Key(msgspec.Struct, gc=False):
     sessionId: Any = UNSET  # noqa: N815
 
 
+_HEAD_MEMBERS = ("deltaContent", "messageId")
+
 _decode_head = msgspec.json.Decoder(EventHead).decode
 _decode_event = msgspec.json.Decoder(_EventFrame).decode
 _decode_key = msgspec.json.Decoder(_Key).decode
@@ -217,7 +219,11 @@ def read_head(params: Any) -> EventHead | None:
         return None
     if not isinstance(session_id, str) or not isinstance(event_type, str):
         return None
-    return EventHead(session_id, _HeadEvent(event_type))
+    data = value["event"].get("data")
+    if not isinstance(data, dict):
+        return EventHead(session_id, _HeadEvent(event_type))
+    members = {key: data[key] for key in _HEAD_MEMBERS if isinstance(data.get(key), str)}
+    return EventHead(session_id, _HeadEvent(event_type, _HeadData(**members)))
 
 
 def read_session_id(message: Request | Notification) -> str | None:
@@ -261,9 +267,9 @@ def read_event(head: EventHead, params: Any, size: int) -> RoutedMessage:
     if event.type == DELTA and data:
         return SessionEvent(DELTA, params, data.deltaContent, data.messageId, size)
     if event.type == "external_tool.requested":
-        return _read_asking(params, size, _read_external_tool)
+        return _read_asking(event.type, params, size, _read_external_tool)
     if event.type == "permission.requested":
-        return _read_asking(params, size, _read_permission)
+        return _read_asking(event.type, params, size, _read_permission)
     return SessionEvent(event.type, params, size=size)
 
 
@@ -276,13 +282,17 @@ class Turn:
     """The answer of one turn as it comes in, whichever way the server sends it.
 
     Deltas are the answer; a completed message counts only where there were no deltas of it, and
-    the content of a turn's end only where there was no message at all. Nothing is ever said twice.
+    the content of a turn's end only where nothing came since the one before. Nothing is ever said
+    twice. Where a server leaves out the ids of messages, a completed one is that of the deltas
+    before it, or the one that was completed in the same words just before.
     """
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
-        self._known: set[object] = set()  # the messages whose text we have
         self.streaming: object = None  # the message whose pieces are coming
+        self._known: set[object] = set()  # the messages whose text we have
+        self._completed: tuple[object, str] | None = None  # the message completed last
+        self._told = 0  # how many pieces there were when a turn of the assistant's ended
 
     @property
     def text(self) -> str:
@@ -291,25 +301,52 @@ class Turn:
     def begin_message(self, message_id: object) -> None:
         """Learn that the pieces are now those of this message."""
         self.streaming = message_id
-        self._known.add(message_id)
+        self._completed = None
+        if message_id is not UNSET:
+            self._known.add(message_id)
 
     def complete(self, event: SessionEvent) -> str:
         """Take an event that may bring a whole message; return its text where that is new."""
         if event.event_type not in COMPLETIONS:
             return ""
-        data = event.data
-        content, message_id = data.get("content"), data.get("messageId", UNSET)
-        if not isinstance(content, str) or not content:
-            return ""
+        message_id, content = _read_message(event)
         if event.event_type == "assistant.turn_end":
-            is_known = bool(self.pieces)
+            is_known = len(self.pieces) > self._told
+        elif content:
+            is_known = self._has(message_id, content)
+            self.streaming = None  # what comes now is another message, or has no id
+            self._completed = message_id, content
+            if message_id is not UNSET:
+                self._known.add(message_id)
         else:
-            is_known = message_id in self._known or UNSET in self._known
-        if is_known:
-            return ""
-        self._known.add(message_id)
-        self.pieces.append(content)
-        return content
+            is_known = True
+        if content and not is_known:
+            self.pieces.append(content)
+        if event.event_type == "assistant.turn_end":
+            self._told = len(self.pieces)
+        return "" if is_known else content
+
+    def _has(self, message_id: object, content: str) -> bool:
+        if message_id is not UNSET and message_id in self._known:
+            return True
+        if self.streaming is not None:  # its deltas came just before, unless both say otherwise
+            return UNSET in (message_id, self.streaming)
+        if self._completed is None or self._completed[1] != content:
+            return False
+        return UNSET in (message_id, self._completed[0])
+
+
+def _read_message(event: SessionEvent) -> tuple[object, str]:
+    """Return id and text of a message, as far as they can be read."""
+    try:
+        data = event.data
+    except ValueError:  # a number no computer can hold; the rest of the turn is fine
+        return UNSET, ""
+    message_id, content = data.get("messageId"), data.get("content")
+    return (
+        message_id if isinstance(message_id, str) else UNSET,
+        content if isinstance(content, str) else "",
+    )
 
 
 def _decode_params(raw: Any) -> Any:
@@ -318,21 +355,35 @@ def _decode_params(raw: Any) -> Any:
     return decode_value(raw)
 
 
-def _read_asking(params: Any, size: int, read: Any) -> RoutedMessage:
-    value = _decode_params(params)
-    event = value["event"]
+def _read_asking(event_type: str, params: Any, size: int, read: Any) -> RoutedMessage:
     try:
-        return read(event["data"], value["sessionId"], size)  # type: ignore[no-any-return]
-    except (KeyError, TypeError, ValueError):
-        return SessionEvent(str(event.get("type", "")), params, size=size)
+        value = _decode_params(params)
+        data, session_id = value["event"]["data"], value["sessionId"]
+        request_id = data["requestId"]
+        if isinstance(request_id, str):  # else nobody could answer it
+            return read(request_id, data, session_id, size)  # type: ignore[no-any-return]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        pass
+    return SessionEvent(event_type, params, size=size)
 
 
-def _read_external_tool(data: dict[str, Any], session_id: str, size: int) -> ToolCall:
-    params = msgspec.convert({**data, "sessionId": session_id}, ToolCallParams)
-    return ToolCall(data["requestId"], params, None, size)
+def _read_external_tool(
+    request_id: str, data: dict[str, Any], session_id: str, size: int
+) -> ToolCall:
+    # However little it says: there is somebody who waits for an answer.
+    call_id, name = data.get("toolCallId"), data.get("toolName")
+    params = ToolCallParams(
+        session_id=session_id,
+        tool_call_id=call_id if isinstance(call_id, str) else "",
+        tool_name=name if isinstance(name, str) else "",
+        arguments=data.get("arguments", UNSET),
+    )
+    return ToolCall(request_id, params, None, size)
 
 
-def _read_permission(data: dict[str, Any], _session_id: str, size: int) -> PermissionRequest:
-    details = data["permissionRequest"]
-    kind = str(details.get("kind", ""))
-    return PermissionRequest(data["requestId"], kind, details, None, size)
+def _read_permission(
+    request_id: str, data: dict[str, Any], _session_id: str, size: int
+) -> PermissionRequest:
+    details = data.get("permissionRequest")
+    details = details if isinstance(details, dict) else {}
+    return PermissionRequest(request_id, str(details.get("kind", "")), details, None, size)

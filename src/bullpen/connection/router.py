@@ -24,7 +24,6 @@ from bullpen.connection.connection import DEFAULT, Connection
 from bullpen.connection.context import Context, Responder
 from bullpen.connection.errors import (
     ConnectionClosed,
-    RequestTimeout,
     RouterStopped,
     SendBufferFull,
     SessionCreateTimeout,
@@ -95,13 +94,13 @@ class _Routes:
 
     def route(self, message: Message, context: Context | None, size: int) -> bool:
         """Take what belongs to a session. Runs in the reader, for every message."""
-        if message.method == SESSION_EVENT:  # type: ignore[union-attr]
+        if context is None and message.method == SESSION_EVENT:  # type: ignore[union-attr]
             params = message.params  # type: ignore[union-attr]
             if params.__class__ is tuple:  # as `decode_session_frame` has it
                 head, params = params
             elif (head := read_head(params)) is None:
                 self.unknown_events += 1
-                return context is None
+                return True
             event = head.event
             data = event.data
             if data and event.type == DELTA:
@@ -198,7 +197,7 @@ class _Routes:
             return True
         try:
             routed = read_request(message, context.detach(), size)
-        except (msgspec.ValidationError, AttributeError) as error:
+        except (ValueError, RecursionError) as error:  # of which ValidationError is one
             self.refused_requests += 1
             context.fail(RpcError(INVALID_PARAMS, f"Invalid params: {error}"))
             return True
@@ -390,24 +389,26 @@ class MessageRouter:
     def deregister_session(self, session_id: str) -> None:
         """Take a session's route away; what comes for it later is unknown. Idempotent."""
         queue = self._routes.queues.get(session_id)
-        if queue is not None:
-            self._routes.forget(queue)
-            queue.finish(SessionEnded(session_id))
+        if queue is not None and self._routes.forget(queue):
+            # A finalizer may have called, in whatever thread.
+            self._connection.call_soon(queue.finish, SessionEnded(session_id))
 
     async def end_session(self, queue: SessionQueue) -> None:
         """Take a session's route away and destroy it at the server, within a bounded time."""
-        if not self._routes.forget(queue):
-            queue.finish(SessionEnded(queue.session_id))
-            return
+        self._routes.forget(queue)
         queue.finish(SessionEnded(queue.session_id))
         queue.discard()
-        with contextlib.suppress(RemoteError, RequestTimeout, RouterStopped):
-            params = {"sessionId": queue.session_id}
-            await self.request("session.destroy", params, timeout=DESTROY_SECONDS)
+        if queue.session_id in self._routes.queues:
+            return  # it is another's by now
+        params = {"sessionId": queue.session_id}
+        with contextlib.suppress(RemoteError, RouterStopped, SendBufferFull, TimeoutError):
+            async with asyncio.timeout(DESTROY_SECONDS):
+                await self.request("session.destroy", params, timeout=None)
 
     def drop(self, queue: SessionQueue) -> None:
         """Let go of a session whose channel nobody holds any more. Called in any thread."""
-        if self._routes.forget(queue):
+        self._routes.forget(queue)
+        if queue.session_id not in self._routes.queues:
             self._connection.call_soon(_drop, self._connection, queue)
 
     async def answer_tool_call(
