@@ -583,15 +583,17 @@ class Connection:
         owed = [m for m in batch if _is_owed(m)]
         reply = BatchReply(len(owed))
         slot = 0
-        share = size // len(batch)
+        share = size // max(len(batch), 1)  # over a channel it may be empty
         for message in batch:
             if message.__class__ is Request:
                 self._dispatcher.request(message, share, reply, slot)
                 slot += 1
-            elif _is_owed(message):
+            elif message.__class__ is Malformed:
                 self._malformed += 1
-                self._dispatcher.refuse(message, reply, slot)  # type: ignore[arg-type]
-                slot += 1
+                self.trace(Stage.DROPPED, message, message.error.message)
+                if _is_owed(message):
+                    self._dispatcher.refuse(message, reply, slot)
+                    slot += 1
             elif message.__class__ is Response:
                 self._settle(self._peer.settle(message), message)
             elif message.__class__ is Notification and (

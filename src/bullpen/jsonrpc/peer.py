@@ -18,7 +18,7 @@ class Peer(Generic[W]):
     """Mints ids and finds the waiter of a response.
 
     Ids are integers, never reused on a connection, so a response that comes late can never be
-    taken for another's. `"7"` and `7` are different ids; `True` never gets past the codec.
+    taken for another's. `"7"` and `7` are different ids, and so are `True` and `1`.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,9 @@ class Peer(Generic[W]):
 
     def settle(self, response: Response) -> W | None:
         """Return the waiter of a response, who is from now on forgotten."""
-        waiter = self._waiters.pop(response.id, None)  # type: ignore[arg-type]
+        request_id = response.id
+        # By exact type: to Python True is 1, and over a channel no codec has refused it.
+        waiter = self._waiters.pop(request_id, None) if request_id.__class__ is int else None
         if waiter is None:
             self.unknown_responses += 1
         return waiter
