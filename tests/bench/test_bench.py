@@ -11,6 +11,8 @@ import pytest
 
 from bench.figure import Figure, as_json, as_table, from_json
 
+pytestmark = pytest.mark.xdist_group("bench")  # one run for all of them
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -55,7 +57,7 @@ def test_the_cost_of_an_event_is_shown_from_one_session_to_a_thousand(
     assert {f["at_most"] for f in report["flat"]} == {1.2}
 
 
-@pytest.mark.requirement("bench:channel")
+@pytest.mark.requirement("bench:channel", "T-50", "T-51")
 def test_a_channel_hop_is_set_beside_a_json_hop_and_copies_nothing(report: dict[str, Any]) -> None:
     small, large, allocated = report["channel"]
     assert small["at_least"] is None
