@@ -102,6 +102,7 @@ class SessionQueue:
         self._max_events = limits.events
         self._max_bytes = limits.bytes
         self.end: BullpenError | None = None  # why nothing more will come
+        self.has_channel = False  # whether there is anybody who could read it
         self.handler_task: asyncio.Task[Any] | None = None
         self._wake = wake
         self._set_paused = set_paused
@@ -210,7 +211,7 @@ class SessionQueue:
 
     def _overflow(self) -> None:
         limits = self.limits
-        if limits.overflow is Overflow.PAUSE:
+        if limits.overflow is Overflow.PAUSE and self.has_channel:
             if not self._is_paused:
                 self._is_paused = True
                 self._set_paused(self, True)
@@ -220,7 +221,7 @@ class SessionQueue:
         is_over = len(self.items) > limits.events or self.bytes > limits.bytes
         if len(self.items) > 2 * limits.events or self.bytes > 2 * limits.bytes:
             self._give_up()
-        elif is_over and self._grace is None:
+        elif is_over and self._grace is None and limits.overflow is not Overflow.PAUSE:
             self._grace = self._call_later(limits.grace_seconds, self._give_up)
 
     def _give_up(self) -> None:
@@ -269,6 +270,7 @@ class SessionChannel:
         self.session_id = queue.session_id
         self.router = router
         self._queue = queue
+        queue.has_channel = True
         self._permit = permit
         self._turn = Turn()
         self._drain_seconds = 0.0  # how long the end of a turn given up may still take

@@ -29,6 +29,7 @@ from bullpen.connection.errors import (
     SessionCreateTimeout,
     SessionEnded,
     SessionExists,
+    SlowConsumer,
 )
 from bullpen.connection.parking import Parking
 from bullpen.connection.routed import (
@@ -57,6 +58,7 @@ CREATE_SECONDS = 30.0  # a cold start of the real server takes five
 DESTROY_SECONDS = 2.0  # a courtesy: the session is gone here in any case
 HELD_SESSIONS = 256  # sessions a server may speak of while it has not told us their ids
 HELD_MESSAGES = 1000  # of each
+HELD_BYTES = 32 * 2**20  # of all of them, as much as one session may queue
 MAX_ORPHANS = 256  # sessions whose creation we gave up and must destroy should they come to be
 
 
@@ -74,6 +76,15 @@ class RouterStats(msgspec.Struct, frozen=True, kw_only=True):
     queued_bytes: int
 
 
+class _Held:
+    """What came for a session that is not known here, and may be known in a moment."""
+
+    def __init__(self) -> None:
+        self.messages: list[RoutedMessage] = []
+        self.bytes = 0
+        self.is_cut = False  # whether it was more than can be held
+
+
 class _Routes:
     """The routes of one connection. The connection holds these, and never the router.
 
@@ -82,7 +93,8 @@ class _Routes:
 
     def __init__(self) -> None:
         self.queues: dict[str, SessionQueue] = {}
-        self.held: OrderedDict[str, list[RoutedMessage]] = OrderedDict()
+        self.held: OrderedDict[str, _Held] = OrderedDict()
+        self.held_bytes = 0
         self.creates = 0  # how many are in flight; only then may unknown sessions be ours
         self.orphans: dict[int, None] = {}
         self.paused: set[SessionQueue] = set()
@@ -143,13 +155,19 @@ class _Routes:
                 queue.finish(self.end)
                 self.forget(queue)
             self.held.clear()
+            self.held_bytes = 0
             self.orphans.clear()
 
     def adopt(self, queue: SessionQueue) -> None:
         """Give a session its route, and what had come for it before."""
         self.queues[queue.session_id] = queue
-        for routed in self.held.pop(queue.session_id, ()):
-            queue.put(routed)
+        held = self.held.pop(queue.session_id, None)
+        if held is not None:
+            self.held_bytes -= held.bytes
+            for routed in held.messages:
+                queue.put(routed)
+            if held.is_cut:  # what comes now does not follow on what there is
+                queue.finish(SlowConsumer(queue.session_id, len(queue.items), queue.bytes))
 
     def forget(self, queue: SessionQueue) -> bool:
         """Take a session's route away; return whether it had one."""
@@ -163,19 +181,33 @@ class _Routes:
         """Count the creates in flight; when the last is over, what is held belongs to nobody."""
         self.creates += by
         if not self.creates:
-            self.unknown_events += sum(map(len, self.held.values()))
-            self.held.clear()
+            while self.held:
+                self._release_oldest()
 
     def _hold(self, session_id: str, routed: RoutedMessage) -> None:
-        held = self.held
-        if not self.creates or (len(held) >= HELD_SESSIONS and session_id not in held):
+        """Keep a message for a session that may be in the making; the oldest have to yield."""
+        if not self.creates:
             self.unknown_events += 1
             return
-        messages = held.setdefault(session_id, [])
-        if len(messages) >= HELD_MESSAGES:
+        held = self.held.get(session_id)
+        if held is None:
+            held = self.held[session_id] = _Held()
+        if held.is_cut or len(held.messages) >= HELD_MESSAGES or held.bytes > HELD_BYTES:
+            held.is_cut = True
             self.unknown_events += 1
-        else:
-            messages.append(routed)
+            return
+        held.messages.append(routed)
+        held.bytes += routed.size
+        self.held_bytes += routed.size
+        while len(self.held) > 1 and (
+            len(self.held) > HELD_SESSIONS or self.held_bytes > HELD_BYTES
+        ):
+            self._release_oldest()
+
+    def _release_oldest(self) -> None:
+        _, held = self.held.popitem(last=False)
+        self.held_bytes -= held.bytes
+        self.unknown_events += len(held.messages)
 
     def _route_notification(self, message: Notification, size: int) -> bool:
         session_id = read_session_id(message)
@@ -298,7 +330,7 @@ class MessageRouter:
             routes=len(routes.queues),
             pending=self._connection.stats().requests_pending - len(routes.orphans),
             orphans=len(routes.orphans),
-            held_messages=sum(map(len, routes.held.values())),
+            held_messages=sum(len(held.messages) for held in routes.held.values()),
             events=routes.ended_events + sum(q.stats().delivered for q in routes.queues.values()),
             unknown_events=routes.unknown_events,
             refused_requests=routes.refused_requests,
@@ -380,6 +412,7 @@ class MessageRouter:
             await creation.run(method, params, timeout)
         except BaseException:
             routes.forget(queue)
+            queue.finish(SessionEnded(queue.session_id))
             queue.discard()
             raise
         finally:
@@ -456,6 +489,8 @@ class _Creation:
         self._answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._request_id = 0
         self._is_given_up = False
+        self._is_answered = False
+        self._made: str | None = None  # the session that came to be
 
     async def run(self, method: str, params: dict[str, Any], timeout: float) -> None:
         try:
@@ -476,21 +511,29 @@ class _Creation:
 
     def _deliver(self, response: Response | BullpenError) -> None:
         """Take the answer, in the reader: the route is right before the next message is read."""
-        session_id = self._session_id(response)
+        self._is_answered = True
+        self._made = session_id = self._session_id(response)
         if self._is_given_up:
             self._routes.orphans.pop(self._request_id, None)
-            if session_id is not None:
-                _destroy(self._connection, session_id)
-        elif isinstance(response, BullpenError):
-            if not self._answer.done():
-                self._answer.set_exception(response)
+            self._destroy()
+        elif session_id is None or session_id == self._queue.session_id:
+            self._settle(response)
+        elif session_id in self._routes.queues:
+            self._made = None  # it is another's
+            self._settle(SessionExists(session_id))
         else:
-            if session_id is not None and session_id != self._queue.session_id:
-                self._routes.forget(self._queue)
-                self._queue.session_id = session_id
-                self._routes.adopt(self._queue)
-            if not self._answer.done():
-                self._answer.set_result(response)
+            self._routes.forget(self._queue)
+            self._queue.session_id = session_id
+            self._routes.adopt(self._queue)
+            self._settle(response)
+
+    def _settle(self, outcome: Response | BullpenError) -> None:
+        if self._answer.done():
+            return  # cancelled, and soon to be given up
+        if isinstance(outcome, BullpenError):
+            self._answer.set_exception(outcome)
+        else:
+            self._answer.set_result(outcome)
 
     def _session_id(self, response: Response | BullpenError) -> str | None:
         if isinstance(response, BullpenError) or response.error is not UNSET:
@@ -500,16 +543,21 @@ class _Creation:
         return told if isinstance(told, str) else self._queue.session_id
 
     def _give_up(self) -> None:
-        if self._answer.done() and not self._answer.cancelled() and not self._answer.exception():
-            # It succeeded in the very moment we stopped to wait for it.
-            _destroy(self._connection, self._queue.session_id)
-            return
         self._is_given_up = True
+        if self._is_answered:  # in the very moment we stopped to wait for it
+            self._routes.forget(self._queue)
+            self._destroy()
+            return
         orphans = self._routes.orphans
         if len(orphans) >= MAX_ORPHANS:
             self._connection.abandon(next(iter(orphans)))
             del orphans[next(iter(orphans))]
         orphans[self._request_id] = None
+
+    def _destroy(self) -> None:
+        """End a session nobody wants, unless it was tried again and is wanted now."""
+        if self._made is not None and self._made not in self._routes.queues:
+            _destroy(self._connection, self._made)
 
 
 def _destroy(connection: Connection, session_id: str) -> None:
