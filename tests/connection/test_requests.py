@@ -25,7 +25,7 @@ from bullpen.connection import (
     TypedRequest,
 )
 from bullpen.errors import BullpenError
-from tests.connection.clock import ManualClock
+from bullpen.testing import ManualClock
 from tests.connection.peers import MessagePeer, StreamPeer, settle
 
 
