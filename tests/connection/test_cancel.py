@@ -455,6 +455,38 @@ async def test_a_request_whose_duty_was_handed_on_is_answered_when_it_is_cancell
             responders[0].respond("too late")
 
 
+@pytest.mark.requirement("contract:C3", "contract:C5", "contract:I3")
+async def test_who_took_over_the_duty_to_answer_may_be_told_of_the_cancel_and_answer_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cancelled: list[Any] = []
+    responders: list[Responder] = []
+
+    def take_over(params: str, context: Context) -> None:
+        def on_cancel() -> None:
+            cancelled.append(context.id)
+            if params == "fails":
+                raise ValueError
+
+        responders.append(context.detach(on_cancel))
+
+    peer = MessagePeer()
+    builder = Connection.builder().dialect(ACP).on_request("m", take_over)
+    async with asyncio.timeout(5), builder.connect(peer) as connection:
+        await peer.say(Request(1, "m", "fails"), Request(2, "m", ""))
+        await settle()
+        await peer.say(cancel(1), cancel(2), cancel(2), Request(3, "m", ""))
+        await settle()
+        assert cancelled == [1, 2]
+        assert len(responders) == 3
+        assert peer.sent == []
+        for responder in responders:
+            responder.respond("what became of it")
+        assert sorted(peer.responses) == [1, 2, 3]
+        assert not connection.is_closed
+    assert "cancelling 'm' failed" in caplog.text
+
+
 @pytest.mark.requirement("contract:C3")
 async def test_without_a_dialect_no_notification_cancels() -> None:
     async def wait(params: Any, context: Context) -> None:

@@ -168,7 +168,10 @@ class Dispatcher:
         if context.task is not None:
             context.task.cancel()
         elif context.on_cancel is not None:
-            context.on_cancel()
+            try:
+                context.on_cancel()
+            except Exception:  # what comes behind it in the reader is other people's
+                logger.exception("%s: cancelling %r failed", self.connection.name, context.method)
         else:  # still queued, or its handler handed the duty to answer to somebody else
             self._answer_cancelled(context)
 
