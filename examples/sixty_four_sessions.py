@@ -19,7 +19,6 @@ import json
 import math
 import os
 import random
-import shutil
 import signal
 import sys
 import time
@@ -449,6 +448,11 @@ class Screen:
     ) -> None:
         self._write("\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l")
 
+    @staticmethod
+    def size() -> os.terminal_size:
+        """Ask the terminal itself: COLUMNS and LINES do not follow the window."""
+        return os.get_terminal_size(sys.stdout.fileno())
+
     def draw(self, lines: list[str]) -> None:
         """Write the lines that changed, in one go."""
         if len(lines) != len(self._drawn):
@@ -464,7 +468,7 @@ class Screen:
     def clear(self) -> None:
         """Draw everything anew next time: the window has another size."""
         self._write("\x1b[2J")
-        self._drawn = [""] * shutil.get_terminal_size().lines
+        self._drawn = [""] * self.size().lines
 
     def suspend(self) -> None:
         """Give the terminal back while we are stopped."""
@@ -522,7 +526,7 @@ async def show(
         while not stop.is_set() and figures.seconds < options.seconds:
             figures.take_sample()
             if screen is not None:
-                size = shutil.get_terminal_size()
+                size = screen.size()
                 screen.draw(view.lines(size.columns, size.lines))
             elif not options.json and figures.seconds >= said:
                 said += 1
