@@ -455,27 +455,26 @@ class Screen:
 
     def draw(self, lines: list[str]) -> None:
         """Write the lines that changed, in one go."""
+        clear = ""
         if len(lines) != len(self._drawn):
-            self.clear()
+            clear, self._drawn = "\x1b[2J", [""] * len(lines)
         changed = [
             f"\x1b[{number};1H{line}\x1b[K"
             for number, (line, before) in enumerate(zip(lines, self._drawn, strict=True), start=1)
             if line != before
         ]
         self._drawn = lines
-        self._write("\x1b[?2026h" + "".join(changed) + "\x1b[?2026l")  # shown together
+        self._write(f"\x1b[?2026h{clear}{''.join(changed)}\x1b[?2026l")  # shown together
 
     def clear(self) -> None:
         """Draw everything anew next time: the window has another size."""
-        self._write("\x1b[2J")
-        self._drawn = [""] * self.size().lines
+        self._drawn = []
 
     def suspend(self) -> None:
         """Give the terminal back while we are stopped."""
         self.__exit__(None, None, None)
         os.kill(os.getpid(), signal.SIGSTOP)
         self.__enter__()
-        self.clear()
 
     @staticmethod
     def _write(text: str) -> None:
