@@ -105,7 +105,7 @@ async def test_requests_whose_duty_was_handed_on_count_until_they_are_answered()
 
 
 @pytest.mark.requirement("contract:B1", "contract:B4", "L-28", "L-29")
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     limit=st.integers(1, 20),
     extra=st.integers(1, 20),

@@ -162,7 +162,7 @@ async def test_a_request_with_a_delivery_is_cancelled_only_when_it_is_abandoned(
 
 
 @pytest.mark.requirement("contract:C1", "contract:O1")
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32))
 async def test_callers_cancelled_at_any_moment_leave_nothing_behind(seed: int) -> None:
     chance = random.Random(seed)
@@ -236,7 +236,7 @@ async def test_a_cancelled_request_is_interrupted_and_answered_as_its_dialect_wa
 
 
 @pytest.mark.requirement("contract:C3", "contract:O3")
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(data=st.data())
 async def test_exactly_the_handler_of_the_cancelled_request_is_interrupted(
     data: st.DataObject,

@@ -561,6 +561,38 @@ async def test_a_transport_that_fails_to_close_does_not_keep_the_connection_open
     assert "the transport failed to close" in caplog.text
 
 
+class Working(MessagePeer):
+    """A transport with a worker of its own, which ends when it has been closed, or never."""
+
+    def __init__(self, *, ends: bool) -> None:
+        super().__init__()
+        self.is_told = asyncio.Event()
+        self._ends = ends
+
+    async def open(self, receiver: Receiver) -> None:
+        await super().open(receiver)
+        receiver.run_worker(self._work(), "pump")
+
+    async def close(self) -> None:
+        await super().close()
+        if self._ends:
+            self.is_told.set()
+
+    async def _work(self) -> None:
+        await self.is_told.wait()
+
+
+@pytest.mark.requirement("T-25", "T-38", "contract:X3")
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_worker_of_the_transport_ends_with_the_connection(ends: bool) -> None:
+    transport = Working(ends=ends)
+    builder = Connection.builder().name("us")
+    async with asyncio.timeout(5), builder.connect(transport):
+        await settle()
+        (worker,) = [task for task in asyncio.all_tasks() if task.get_name() == "us:pump"]
+    assert worker.done()
+
+
 @pytest.mark.requirement("contract:X3")
 async def test_a_transport_that_fails_to_open_is_closed_and_the_error_raised() -> None:
     transport = Failing("open")
@@ -659,7 +691,7 @@ async def test_serving_returns_cleanly_at_the_end_of_input_with_spawned_work_run
 
 
 @pytest.mark.requirement("contract:X1", "contract:X3", "contract:I3", "L-20", "L-22")
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 async def test_an_end_at_any_moment_leaves_nobody_waiting_and_nothing_behind(seed: int) -> None:
     chance = random.Random(seed)

@@ -101,6 +101,20 @@ async def test_the_timers_of_answered_cancelled_and_abandoned_requests_are_calle
         assert clock.waiting == 0
 
 
+@pytest.mark.requirement("T-49", "contract:C2")
+async def test_without_a_timeout_a_request_waits_as_long_as_it_takes() -> None:
+    clock = ManualClock()
+    transport, mock = create_mock_transport()
+    builder = Connection.builder().timeout(None).clock(clock)
+    async with asyncio.timeout(5), builder.connect(transport) as connection:
+        caller = asyncio.create_task(connection.request("m"))
+        request = await mock.receive_request()
+        assert clock.waiting == 0
+        clock.advance(10**9)
+        mock.send_response(request.id, "at last")
+        assert await caller == "at last"
+
+
 @pytest.mark.requirement("T-49", "contract:B5", "contract:O1")
 async def test_a_congested_transport_holds_who_can_wait_and_refuses_who_cannot() -> None:
     transport, mock = create_mock_transport()

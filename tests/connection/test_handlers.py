@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bullpen.connection import (
@@ -507,6 +507,24 @@ async def test_a_responder_that_outlives_its_connection_does_no_harm() -> None:
 
 
 @pytest.mark.requirement("contract:I3")
+def test_a_responder_that_outlives_even_its_event_loop_does_no_harm() -> None:
+    responders: list[Responder] = []
+
+    async def serve() -> None:
+        peer = MessagePeer()
+        builder = Connection.builder().on_request("m", lambda p, c: responders.append(c.detach()))
+        connection = await builder.open(peer)
+        await peer.say(Request(1, "m"))
+        await settle()
+        assert connection.stats().requests_running == 0
+
+    asyncio.run(serve())
+    assert not responders[0].is_answered
+    responders.clear()  # an error in a finalizer would be a warning
+    gc.collect()
+
+
+@pytest.mark.requirement("contract:I3")
 async def test_the_back_channel_of_a_request_is_closed_once_its_handler_returned() -> None:
     contexts: list[Context] = []
 
@@ -586,6 +604,7 @@ async def test_handlers_that_need_not_wait_share_a_task_and_one_that_waits_has_i
 
 
 @pytest.mark.requirement("contract:O3")
+@settings(max_examples=50)
 @given(
     reads=st.lists(
         st.lists(

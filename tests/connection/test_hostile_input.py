@@ -299,7 +299,7 @@ async def fuzz(peer: StreamPeer, pieces: list[bytes]) -> bool:
 
 
 @pytest.mark.requirement("T-05", "T-18", "error:invalid-json", "L-32", "L-34", "L-36")
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(stream=streams, places=cuts)
 @example(stream=[b'{"jsonrpc":"2.0","id":1,"result":' + b"9" * 290 + b"}"], places=[])
 @example(stream=[b'{"id":1,"result":1e999}'], places=[3])
@@ -315,7 +315,7 @@ async def test_after_any_lines_at_all_the_next_good_one_is_read_and_answered(
 
 
 @pytest.mark.requirement("T-05", "T-18", "error:invalid-json", "L-34", "L-36")
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(stream=streams, places=cuts)
 async def test_after_any_counted_bodies_at_all_the_next_good_one_is_read_and_answered(
     stream: list[bytes], places: list[int]
@@ -330,7 +330,7 @@ async def test_after_any_counted_bodies_at_all_the_next_good_one_is_read_and_ans
 
 
 @pytest.mark.requirement("error:bad-content-length", "L-38")
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(stream=streams, noise=st.lists(st.binary(max_size=40), max_size=3), places=cuts)
 async def test_noise_between_counted_frames_closes_or_is_read_over_but_never_hangs_or_escapes(
     stream: list[bytes], noise: list[bytes], places: list[int]

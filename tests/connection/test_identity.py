@@ -18,7 +18,7 @@ def echo(params: Any, context: Context) -> Any:
 
 
 @pytest.mark.requirement("contract:I1", "L-35")
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     ids=st.lists(
         st.none()

@@ -17,6 +17,7 @@ from bullpen.connection import (
     Response,
     Stage,
     Trace,
+    TransportClosed,
 )
 from tests.connection.peers import MessagePeer, settle
 
@@ -114,6 +115,23 @@ async def test_what_nobody_wants_is_seen_dropped_with_the_reason(
         assert [trace.stage for trace in traces] == [Stage.RECEIVED, Stage.DROPPED]
         assert traces[1].message == message
         assert traces[1].detail.startswith(reason)
+
+
+@pytest.mark.requirement("contract:B4")
+async def test_an_answer_that_nobody_can_receive_any_more_is_seen_dropped() -> None:
+    def on_send(message: Message) -> None:
+        raise TransportClosed("gone")
+
+    traces: list[Trace] = []
+    peer = MessagePeer(on_send)
+    builder = Connection.builder().observe(traces.append)
+    async with asyncio.timeout(5), builder.connect(peer) as connection:
+        await peer.say(Request(1, "unknown"))
+        dropped = [trace for trace in traces if trace.stage is Stage.DROPPED]
+        assert [(type(t.message), t.detail) for t in dropped] == [
+            (Response, "the transport is closed")
+        ]
+        assert not connection.is_closed
 
 
 @pytest.mark.requirement("contract:B4")

@@ -26,7 +26,7 @@ from tests.connection.peers import MessagePeer, StreamPeer, settle
 
 
 @pytest.mark.requirement("contract:O1", "L-8", "L-33")
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32))
 async def test_frames_leave_whole_and_in_the_order_of_the_calls_also_when_callers_are_cancelled(
     seed: int,
@@ -110,7 +110,7 @@ async def test_a_handler_that_never_returns_holds_up_neither_responses_nor_reque
 
 
 @pytest.mark.requirement("contract:O3")
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     waits=st.lists(st.integers(0, 3), min_size=1, max_size=30),
     read_size=st.integers(1, 30),
@@ -151,7 +151,7 @@ async def test_all_the_requests_of_one_read_run_at_once() -> None:
 
 
 @pytest.mark.requirement("contract:O3", "L-18")
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     waits=st.lists(st.integers(0, 3), min_size=1, max_size=30),
     read_size=st.integers(1, 30),
@@ -411,7 +411,7 @@ async def test_a_notification_handler_may_wait_for_a_request_of_its_own() -> Non
 
 
 @pytest.mark.requirement("contract:O6", "L-15")
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(data=st.data())
 async def test_random_crowds_of_nested_calls_and_notifications_never_get_stuck(
     data: st.DataObject,

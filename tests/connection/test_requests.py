@@ -6,7 +6,7 @@ from typing import Any, assert_type
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bullpen.connection import (
@@ -47,6 +47,7 @@ async def test_a_hundred_thousand_requests_in_flight_have_ids_of_their_own() -> 
 
 
 @pytest.mark.requirement("T-03", "T-12", "T-14", "L-20")
+@settings(max_examples=40)
 @given(data=st.data(), reads=st.integers(1, 20))
 async def test_each_caller_gets_its_own_response_in_whatever_order_they_arrive(
     data: st.DataObject, reads: int
@@ -106,6 +107,17 @@ async def test_unknown_and_duplicate_responses_disturb_nobody_and_are_counted() 
         assert await caller == "first"
         await peer.say(Response(1, "third"))
         assert connection.stats().unknown_responses == 5
+
+
+@pytest.mark.requirement("T-14", "contract:I2")
+async def test_a_request_that_nobody_wants_the_answer_of_leaves_nothing_pending() -> None:
+    peer = MessagePeer()
+    async with asyncio.timeout(5), Connection.builder().connect(peer) as connection:
+        id_ = connection.send_request("m", None, None)
+        assert peer.sent == [Request(id_, "m", None)]
+        assert connection.stats().requests_pending == 0
+        await peer.say(Response(id_, "unwanted"))
+        assert connection.stats().unknown_responses == 1
 
 
 async def test_an_error_of_the_peer_is_raised_with_all_its_fields() -> None:
