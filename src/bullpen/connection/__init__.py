@@ -40,7 +40,7 @@ from bullpen.jsonrpc.wire import Batch, Error, Malformed, Message, Notification,
 
 if TYPE_CHECKING:
     from bullpen.connection.address import listen, open_transport
-    from bullpen.connection.listen import Listener, listen_tcp, listen_unix
+    from bullpen.connection.listener import Listener, listen_tcp, listen_unix
     from bullpen.connection.transports.channel import channel_pair, create_paired_transports
     from bullpen.connection.transports.descriptor import DescriptorTransport
     from bullpen.connection.transports.socket import SocketTransport
@@ -114,7 +114,7 @@ __all__ = [
 # A program uses one or two ways to connect: each is imported when it is first asked for.
 _HOMES = {
     "bullpen.connection.address": ("listen", "open_transport"),
-    "bullpen.connection.listen": ("Listener", "listen_tcp", "listen_unix"),
+    "bullpen.connection.listener": ("Listener", "listen_tcp", "listen_unix"),
     "bullpen.connection.transports.channel": ("channel_pair", "create_paired_transports"),
     "bullpen.connection.transports.descriptor": ("DescriptorTransport",),
     "bullpen.connection.transports.socket": ("SocketTransport",),

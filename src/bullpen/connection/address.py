@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from bullpen.connection.builder import Builder
 from bullpen.connection.errors import AddressError
-from bullpen.connection.listen import (
+from bullpen.connection.listener import (
     MAX_PEERS,
     Listener,
     listen_inproc,
@@ -141,7 +141,7 @@ def _parse(address: str) -> _Target:
     if not colon or scheme not in ("stdio", "tcp", "unix", "ws", "wss", "ws+unix", "inproc"):
         raise AddressError(address, f"expected one of {SCHEMES}")
     framing = "newline"
-    if scheme in ("stdio", "tcp", "unix") and (asked := re.search(r"\?framing=(\S*)$", rest)):
+    if scheme in ("stdio", "tcp", "unix") and (asked := re.search(r"\?framing=([^?\s]*)$", rest)):
         framing, rest = asked[1], rest[: asked.start()]
     if framing not in FRAMERS:
         raise AddressError(address, f"framing is one of {', '.join(FRAMERS)}")
