@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -120,7 +121,8 @@ async def _connect_tcp(address: str, family: int, target: Any) -> socket.socket:
         await asyncio.get_running_loop().sock_connect(connecting, target)
     except OSError as error:
         connecting.close()
-        raise AddressError(address, error.strerror or error) from error
+        # The loop puts words of its own in the place of the system's.
+        raise AddressError(address, os.strerror(error.errno or 0)) from error
     except BaseException:
         connecting.close()
         raise
