@@ -205,11 +205,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 await self._exited.wait()
         return self._exited.is_set()
 
-    async def stop(self, patience_seconds: float = STOP_SECONDS) -> None:
-        """End it with its group: after some patience, for its stdin has ended, by force."""
+    async def stop(self, *, by_force: bool = False) -> None:
+        """End it and its group: let it go by itself, now that its stdin ends, unless by force."""
         try:
             self.close_stdin()
-            if await self.wait(patience_seconds) and not self._has_group:
+            if await self.wait(0 if by_force else STOP_SECONDS) and not self._has_group:
                 return
             self._signal(signal.SIGTERM)
             if await self._wait_group(STOP_SECONDS):

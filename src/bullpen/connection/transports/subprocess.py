@@ -91,7 +91,7 @@ class ServerProcessTransport(ProcessTransport):
         try:
             self._socket = await self._connect(process)
         except BaseException:
-            await process.stop(patience_seconds=0)
+            await process.stop(by_force=True)
             raise
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._read_fd = self._write_fd = self._socket.fileno()
