@@ -74,6 +74,7 @@ class StreamTransport(FrameTransport):
             await self._close_streams()
         finally:
             self._is_mute = True
+            self._has_unsent.set()  # wakes the worker, which has nothing more to do
             self._relieve()
             self._abort()
             self._is_closed.set()
@@ -110,8 +111,8 @@ class StreamTransport(FrameTransport):
 
     async def _write_unsent(self) -> None:
         try:
-            while True:
-                await self._has_unsent.wait()
+            await self._has_unsent.wait()
+            while not self._is_mute:
                 self._has_unsent.clear()
                 data = b"".join(self._unsent)
                 self._unsent.clear()
@@ -122,6 +123,7 @@ class StreamTransport(FrameTransport):
                     self._has_drained.set()
                 if self._undrained_bytes <= CONGESTED_BYTES // 4:
                     self._relieve()
+                await self._has_unsent.wait()
         except (OSError, RuntimeError) as error:  # the latter from a transport that is closed
             await self._lose(error)
 
