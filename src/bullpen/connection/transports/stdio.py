@@ -6,6 +6,7 @@ anything between two frames or take anything from them. On close everything is a
 """
 
 import contextlib
+import fcntl
 import os
 import sys
 from typing import Any
@@ -41,18 +42,18 @@ class StdioTransport(DescriptorTransport):
         await super().open(receiver)
 
     def _divert(self) -> None:
+        # Where they were closed from the start, their numbers are anybody's by now.
+        if sys.__stdin__ is None or sys.__stdout__ is None:
+            raise AddressError("stdio:", "stdin or stdout is closed")
         try:
-            self._read_fd, self._write_fd = os.dup(STDIN), os.dup(STDOUT)
+            self._read_fd, self._write_fd = _copy(STDIN), _copy(STDOUT)
         except OSError as error:
             raise AddressError("stdio:", f"stdin or stdout: {error.strerror}") from error
         StdioTransport._is_taken = self._has_taken = True
         self._was_blocking = os.get_blocking(self._read_fd), os.get_blocking(self._write_fd)
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, STDIN)
-        try:
-            os.dup2(STDERR, STDOUT)
-        except OSError:  # there is no stderr
-            os.dup2(nowhere, STDOUT)
+        os.dup2(nowhere if sys.__stderr__ is None else STDERR, STDOUT)
         os.close(nowhere)
         _flush_stdout()  # what was printed before is no frame either
 
@@ -69,6 +70,10 @@ class StdioTransport(DescriptorTransport):
             os.set_blocking(private, was_blocking)
             os.dup2(private, fd)
             os.close(private)
+
+
+def _copy(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STDERR + 1)  # never in the place of one of them
 
 
 def _flush_stdout() -> None:
