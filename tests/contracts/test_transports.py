@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import pty
+import re
 import socket
 import sys
 import tty
@@ -272,6 +273,21 @@ class TestMock(TransportContract):
     async def pair(self) -> Pair:
         transport, mock = create_mock_transport()
         yield transport, FarMock(mock)
+
+
+GUIDE = (Path(__file__).parents[2] / "docs/howto/write-a-transport.md").read_text(encoding="utf-8")
+guide: dict[str, Any] = {"__name__": "write_a_transport"}
+exec("".join(re.findall(r"(?ms)^```python\n(.*?)^```", GUIDE)), guide)
+ContractOfTheGuide: Any = guide["TestListTransport"]
+
+
+@pytest.mark.requirement("T-23", "T-26")
+class TestTheTransportOfTheGuide(ContractOfTheGuide):  # type: ignore[misc]
+    """The page `docs/howto/write-a-transport.md`, word for word."""
+
+
+async def test_the_guides_transport_is_used_as_the_guide_says() -> None:
+    await guide["main"]()
 
 
 async def open_pipe_reader(fd: int) -> asyncio.StreamReader:
