@@ -180,7 +180,8 @@ class Connection:
             await transport.drain()
             transport = self._open_outlet()
         if timeout is DEFAULT and on_result is None:
-            waiter = Waiter(self._loop, method, self._deadline())
+            deadline = None if self._timeout is None else self._deadline(self._timeout)
+            waiter = Waiter(self._loop, method, deadline)
             request_id = self._peer.issue(waiter)
         else:
             hooks = {"on_result": on_result, "result_type": result}
@@ -337,7 +338,7 @@ class Connection:
         if woken:
             self._woken = []
             # What came before a response is taken up before the response.
-            resume_all(woken, soon=self._dispatcher.has_runners_due)
+            resume_all(woken, self._loop, soon=self._dispatcher.has_runners_due)
 
     def receive_end(self, cause: Exception | None) -> None:
         """Learn that nothing more will come. See `Receiver`."""
@@ -504,11 +505,8 @@ class Connection:
         transport.send(message)
         self.trace(Stage.SENT, message)
 
-    def _deadline(self) -> float | None:
+    def _deadline(self, timeout: float) -> float:
         """Return when a request made now is overdue, and see that it is noticed then."""
-        timeout = self._timeout
-        if timeout is None:
-            return None
         if self._sweep is None:
             self._sweep = self._clock.call_later(timeout, self._sweep_expired)
         return self._now() + timeout
@@ -516,7 +514,8 @@ class Connection:
     def _issue_rich(
         self, method: str, timeout: float | None, **hooks: Any
     ) -> tuple[RichWaiter, int]:
-        deadline = self._deadline() if timeout is DEFAULT else None
+        has_default = timeout is DEFAULT and self._timeout is not None
+        deadline = self._deadline(self._timeout) if has_default else None  # type: ignore[arg-type]
         waiter = RichWaiter(self._loop, method, deadline, **hooks)
         request_id = self._peer.issue(waiter)
         if timeout is not DEFAULT and timeout is not None:

@@ -218,7 +218,7 @@ class Dispatcher:
         parking = self._parking
         if parking is not None:
             self._parking = None
-            resume_all((parking,))
+            resume_all((parking,), parking.loop)
         if self.inbox:
             self._start_runners()
 
@@ -237,11 +237,13 @@ class Dispatcher:
         parking = Parking(asyncio.get_running_loop())
         inbox, is_observed = self.inbox, self.connection.is_observed
         turn = self._turn
+        most_running, variables = self._limits.running_handlers, len(self._values)
         while True:
-            while inbox and self._running < self._limits.running_handlers:
+            while inbox and self._running < most_running:
                 context = inbox.popleft()
                 context.task = task
-                if context.message.__class__ is Notification:
+                message = context.message
+                if message.__class__ is Notification:
                     if self._lane_is_busy:
                         self._lane.append(context)
                     else:
@@ -253,15 +255,15 @@ class Dispatcher:
                     self._running += 1
                     try:
                         link = context.link
-                        outcome = link.handler(link.argument(context.message), context)  # type: ignore[union-attr]
+                        outcome = link.handler(link.argument(message), context)  # type: ignore[union-attr]
                         if link.is_async or hasattr(outcome, "__await__"):  # type: ignore[union-attr]
                             outcome = await outcome
                         if outcome.__class__ is Declined:
                             outcome = await self._chain.pass_on(outcome, context)
                         if not (context.is_answered or context.is_detached):  # type: ignore[redundant-expr]  # the handler may have
-                            self.answer(context, Response(context.message.id, outcome))  # type: ignore[union-attr]
+                            self.answer(context, Response(message.id, outcome))  # type: ignore[union-attr]
                         if is_observed:
-                            self.connection.trace(Stage.HANDLED, context.message)
+                            self.connection.trace(Stage.HANDLED, message)
                     except asyncio.CancelledError as error:
                         self._interrupted(context, error)
                     except Exception as error:  # noqa: BLE001 - whatever it raises is answered
@@ -269,7 +271,12 @@ class Dispatcher:
                     finally:
                         self._running -= 1
                         context.task = None
-                if self._turn != turn or context.cancel_requested or self._has_changed():
+                if (
+                    self._turn != turn
+                    or context.cancel_requested
+                    or len(contextvars.copy_context()) != variables
+                    or (variables and self._has_changed())
+                ):
                     # Others have gone on since: the handler had to wait. Or it was cancelled, and
                     # perhaps did not notice. Or it set context variables. None of this is for the
                     # next one to see.
@@ -284,7 +291,7 @@ class Dispatcher:
     def _has_changed(self) -> bool:
         """Whether a context variable of this task was set to something else, be it equal."""
         now, values = contextvars.copy_context(), self._values
-        return len(now) != len(values) or (bool(values) and not all(map(is_, now.values(), values)))
+        return len(now) != len(values) or not all(map(is_, now.values(), values))
 
     async def _run_lane(self, context: Context) -> None:
         """Handle a notification and those that came while it waited, one after the other."""

@@ -36,6 +36,10 @@ class Parking:
         elif self.error is not None:
             raise self.error
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
     def resume(self) -> None:
         """Let the waiting task run, now. Only where no other task is running."""
         wake = self.wake
@@ -72,9 +76,11 @@ class Parking:
         return True
 
 
-def resume_all(parked: Iterable[Parking], *, soon: bool = False) -> None:
+def resume_all(
+    parked: Iterable[Parking], loop: asyncio.AbstractEventLoop, *, soon: bool = False
+) -> None:
     """Let tasks run, in order: now if no task is running, else in the loop's next round."""
-    if not soon and asyncio.current_task() is None:
+    if not soon and asyncio.current_task(loop) is None:
         for place in parked:
             wake = place.wake  # `resume`, without a call for each of thousands
             if wake is not None:
