@@ -1,0 +1,5 @@
+"""Knowing what every agent is doing, and how we know.
+
+So far the deciding modules: `signature` says which program a pane runs, if any; `pane` puts that
+together with the screen rules; `evaluate` measures both on labelled screens. All of it is pure.
+"""
