@@ -50,11 +50,17 @@ class SocketContract(TransportContract):
         assert far._socket is not None
         far._socket.shutdown(socket.SHUT_WR)
 
-    def accepting(self, server: socket.socket) -> SocketTransport:
-        """Return the far end, which is whoever connects first."""
+    def accepting(
+        self, server: socket.socket, near: SubprocessTransport | None = None
+    ) -> SocketTransport:
+        """Return the far end, which is whoever connects first: the near end, or its process."""
 
         async def accept() -> socket.socket:
-            connected, _ = await asyncio.get_running_loop().sock_accept(server)
+            try:
+                async with asyncio.timeout(20):
+                    connected, _ = await asyncio.get_running_loop().sock_accept(server)
+            except TimeoutError:
+                raise AssertionError(near.stderr_tail if near else "nobody connects") from None
             return connected
 
         return SocketTransport(accept, framer=self.make_framer())
@@ -137,7 +143,7 @@ class TestSubprocess(UnixContract):
     async def pair(self) -> Pair:
         with self.listening() as (path, server):
             near = SubprocessTransport([sys.executable, "-I", PROGRAMS / "pump.py", path])
-            yield near, self.accepting(server)
+            yield near, self.accepting(server, near)
 
 
 @pytest.mark.requirement("T-44", "L-40")
@@ -150,7 +156,7 @@ class TestStdio(UnixContract):
     async def pair(self) -> Pair:
         with self.listening() as (path, server):
             near = SubprocessTransport([sys.executable, "-I", PROGRAMS / "bridge.py", path])
-            yield near, self.accepting(server)
+            yield near, self.accepting(server, near)
 
 
 @pytest.mark.requirement("T-28", "T-32")
