@@ -261,7 +261,7 @@ async def fuzz(peer: StreamPeer, pieces: list[bytes]) -> bool:
         await asyncio.get_running_loop().create_future()
 
     def fail(params: Any, context: Context) -> None:
-        raise ValueError(params)
+        raise ValueError(ascii(params))  # it is logged, and not every log takes lone surrogates
 
     loop = asyncio.get_running_loop()
     escaped: list[dict[str, Any]] = []
