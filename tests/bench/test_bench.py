@@ -89,6 +89,15 @@ def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     assert all(math.isfinite(f["ratio"]) and f["ratio"] > 0 for f in figures)
 
 
+def test_the_page_about_them_has_every_row_and_figure(report: dict[str, Any]) -> None:
+    page = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    for row in report.keys() - {"table"}:
+        assert f"### `{row}`\n" in page
+        for each in report[row]:
+            what = each["what"].partition(" after ")[0]  # a quick soak is of another size
+            assert f"\n| {what} " in page
+
+
 def figure(ours: float, theirs: float, **target: float) -> Figure:
     return Figure(row="r", what="w", ours=ours, theirs=theirs, unit="/s", against="them", **target)
 
