@@ -77,6 +77,13 @@ async def test_a_server_that_cannot_be_run_is_said_to_be_so() -> None:
     assert issubclass(CommandNotFound, StartError)
 
 
+@pytest.mark.requirement("D-18")
+@pytest.mark.parametrize("_", range(5))
+async def test_one_that_ends_at_once_has_exited_early_however_soon_that_is_seen(_: int) -> None:
+    with pytest.raises(ExitedEarly, match="false exited with status 1"):
+        await Connection.builder().open(ServerProcessTransport(["false"]))
+
+
 @pytest.mark.requirement("D-18", "L-25")
 async def test_a_start_that_is_cancelled_leaves_no_process() -> None:
     transport = ServerProcessTransport([*SERVER, "says nothing"])

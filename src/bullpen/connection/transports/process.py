@@ -122,6 +122,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self._exited = asyncio.Event()
         self._has_group = True  # whether anybody of its group may be left
+        self._is_released = False
 
     @classmethod
     async def spawn(
@@ -180,7 +181,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         # Asked at once: later, the number might be somebody else's.
         self._has_group = self._signal(0)
         self._exited.set()
-        self._on_exit()
+        if self._is_released:
+            self.release()
+        else:
+            self._on_exit()
 
     @property
     def status(self) -> int | None:
@@ -207,18 +211,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     async def stop(self, *, by_force: bool = False) -> None:
         """End it and its group: let it go by itself, now that its stdin ends, unless by force."""
-        try:
-            self.close_stdin()
-            if await self.wait(0 if by_force else STOP_SECONDS) and not self._has_group:
-                return
-            self._signal(signal.SIGTERM)
-            if await self._wait_group(STOP_SECONDS):
-                return
-            self._signal(signal.SIGKILL)
-            if not await self.wait(STOP_SECONDS):
-                logger.error("%s does not end", self.command)
-        finally:
-            self.release()
+        self.close_stdin()
+        if await self.wait(0 if by_force else STOP_SECONDS) and not self._has_group:
+            return
+        self._signal(signal.SIGTERM)
+        if await self._wait_group(STOP_SECONDS):
+            return
+        self._signal(signal.SIGKILL)
+        if not await self.wait(STOP_SECONDS):
+            logger.error("%s does not end", self.command)
 
     def close_stdin(self) -> None:
         """Tell it that nothing more will come."""
@@ -237,7 +238,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         for drain in (self._stdout, self._stderr):
             if drain is not None:
                 drain.close()
-        if self._transport is not None:
+        self._is_released = True
+        if self._transport is not None and self._exited.is_set():
             self._transport.close()
 
     async def _wait_group(self, seconds: float) -> bool:
@@ -257,10 +259,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            return False
+            self._has_group = False
         except PermissionError:  # so macOS says of a group of which only a zombie is left
-            return not self._exited.is_set()
-        return True
+            self._has_group = not self._exited.is_set()
+        return self._has_group
 
 
 class Drain:

@@ -91,7 +91,10 @@ class ServerProcessTransport(ProcessTransport):
         try:
             self._socket = await self._connect(process)
         except BaseException:
-            await process.stop(by_force=True)
+            try:
+                await process.stop(by_force=True)
+            finally:
+                process.release()
             raise
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._read_fd = self._write_fd = self._socket.fileno()
@@ -101,6 +104,8 @@ class ServerProcessTransport(ProcessTransport):
     async def _connect(self, process: ChildProcess) -> socket.socket:
         self._search = search = _PortSearch(self._port_line)
         process.drain_stdout(search.feed, search.end)
+        if process.status is not None:  # it did not wait for us
+            raise ExitedEarly(process.exited())
         try:
             async with asyncio.timeout(self._start_seconds):
                 port = await search.port
