@@ -22,7 +22,6 @@ from bullpen.connection.errors import (
 )
 from bullpen.connection.parking import Parking
 from bullpen.connection.routed import (
-    DELTA,
     ERROR,
     Cancelled,
     Idle,
@@ -77,6 +76,8 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
     queued_bytes: int
     most_queued_events: int
     delivered: int
+    dropped: int
+    """What came after the session had ended here."""
 
 
 class SessionQueue:
@@ -99,8 +100,10 @@ class SessionQueue:
         self.bytes = 0
         self.most_events = 0
         self.read = 0
+        self.dropped = 0
         self._max_events = limits.events
         self._max_bytes = limits.bytes
+        self._mark = 0  # the most there ever were, up to the limit: more than that is news
         self.end: BullpenError | None = None  # why nothing more will come
         self.has_channel = False  # whether there is anybody who could read it
         self.handler_task: asyncio.Task[Any] | None = None
@@ -111,17 +114,22 @@ class SessionQueue:
         self._reader: Parking | None = None  # the parking, while somebody waits there
         self._grace: Any = None
         self._is_paused = False
+        self._join_events = self._join_bytes = 0  # with so much, joining is worth its cost
 
     def put(self, message: RoutedMessage) -> None:
         """Queue a message. Called in the reader, in wire order."""
         if self.end is not None:
+            self.dropped += 1
             return
         items = self.items
         items.append(message)
         self.bytes += message.size
-        if len(items) > self.most_events:
-            self.most_events = len(items)
+        if len(items) > self._mark:
+            self._mark = len(items)
+            if len(items) > self.most_events:
+                self.most_events = len(items)
             if len(items) > self._max_events:
+                self._mark = self._max_events
                 self._overflow()
         if self.bytes > self._max_bytes:
             self._overflow()
@@ -166,7 +174,7 @@ class SessionQueue:
             if self.handler_task is asyncio.current_task():
                 raise WouldDeadlock(self.session_id)
             raise SessionBusy(self.session_id)
-        if self._reader is not None and not self._reader.is_done:
+        if self._parking.is_taken:
             raise SessionBusy(self.session_id)
 
     def next(self) -> Parking:
@@ -175,7 +183,7 @@ class SessionQueue:
         Raises:
             BullpenError: there will be none; what was queued has been read.
         """
-        if self._reader is not None and not self._reader.is_done:
+        if self._parking.is_taken:  # also by one who has been called and not come yet
             raise SessionBusy(self.session_id)
         if self.end is not None:
             raise _again(self.end)
@@ -207,6 +215,7 @@ class SessionQueue:
             queued_bytes=self.bytes,
             most_queued_events=self.most_events,
             delivered=self.read + len(self.items),
+            dropped=self.dropped,
         )
 
     def _overflow(self) -> None:
@@ -216,8 +225,13 @@ class SessionQueue:
                 self._is_paused = True
                 self._set_paused(self, True)
             return
-        if limits.overflow is Overflow.COALESCE:
+        if limits.overflow is Overflow.COALESCE and (
+            len(self.items) >= self._join_events or self.bytes >= self._join_bytes
+        ):
             self._coalesce()
+            # Not again before there is a good deal more, for it goes through all that is queued.
+            self._join_events = len(self.items) + max(limits.events // 8, 1)
+            self._join_bytes = self.bytes + max(limits.bytes // 8, 1)
         is_over = len(self.items) > limits.events or self.bytes > limits.bytes
         if len(self.items) > 2 * limits.events or self.bytes > 2 * limits.bytes:
             self._give_up()
@@ -232,7 +246,7 @@ class SessionQueue:
         joined: deque[RoutedMessage] = deque()
         run: list[SessionEvent] = []
         for item in self.items:
-            is_piece = item.__class__ is SessionEvent and item.event_type == DELTA
+            is_piece = item.__class__ is SessionEvent and item.text is not UNSET
             if run and not (is_piece and item.message_id == run[0].message_id):  # type: ignore[union-attr]
                 joined.append(_join(run))
                 run = []
@@ -319,6 +333,7 @@ class SessionChannel:
             BullpenError: why it ended, unless it was closed here.
         """
         queue = self._queue
+        queue.check_reader()
         while True:
             while not queue.items:
                 try:
@@ -346,9 +361,12 @@ class SessionChannel:
             outcome = await self._read(on_chunk)
             if isinstance(outcome, Idle):
                 return outcome.text
-            await self.answer_tool_call(
-                outcome.call, error=f"{outcome.params.tool_name} is not available in this session"
-            )
+            reason = f"{outcome.params.tool_name} is not available in this session"
+            try:
+                await self.answer_tool_call(outcome.call, error=reason)
+            except BaseException:
+                self._leave_turn()
+                raise
 
     async def read_streaming_for_tools(self, on_chunk: OnChunk | None = None) -> StreamingOutcome:
         """Read until the turn has ended or waits for a tool.
@@ -453,12 +471,14 @@ class SessionChannel:
                 finally:
                     if taken is not None:
                         queue.put_back(taken)
-        except asyncio.CancelledError:
-            self._leave_turn()
-            raise
+        except SessionBusy:
+            raise  # the turn is another's to read
         except SessionFailed:
             self._turn = Turn()
             self._drain_seconds = ERROR_DRAIN_SECONDS
+            raise
+        except BaseException:  # cancelled, most likely
+            self._leave_turn()
             raise
 
     def _end_turn(self, turn: Turn, event: SessionEvent, on_chunk: OnChunk | None) -> bool:
@@ -509,7 +529,7 @@ def _join(run: list[SessionEvent]) -> SessionEvent:
     first = run[0]
     if len(run) == 1:
         return first
-    text = "".join(event.text for event in run if event.text is not UNSET)
+    text = "".join(event.text for event in run)  # type: ignore[misc]
     # One event's worth of envelope, and the text of all of them.
     size = first.size + len(text.encode(errors="surrogatepass"))
     return msgspec.structs.replace(first, text=text, size=size)

@@ -40,6 +40,11 @@ class Parking:
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether a task waits here, called or not."""
+        return self.wake is not None and not self.is_done
+
     def resume(self) -> None:
         """Let the waiting task run, now. Only where no other task is running."""
         wake = self.wake
@@ -66,8 +71,10 @@ class Parking:
         self.wake, self.context = callback, context
 
     def result(self) -> None:
-        if self.error is not None:
-            raise self.error
+        error = self.error
+        if error is not None:
+            self.error = None  # its traceback will hold whoever waited, and they may hold this
+            raise error
 
     def cancel(self, msg: Any = None) -> bool:
         if self.is_done:
