@@ -362,7 +362,7 @@ class View:
         """Put chips, each given plain and painted, on as many lines as they need."""
         line, length = "", 0
         for plain, painted in chips:
-            if length and length + len(plain) + 3 > width:
+            if length and length + len(plain) + 3 >= width:
                 yield line
                 line, length = "", 0
             line += (" " if not length else "   ") + painted
@@ -419,9 +419,12 @@ def fit(text: str, width: int) -> str:
 
 
 def tail(text: str, width: int) -> str:
-    """Return the end of a text, in the width given."""
+    """Return the end of a text, in the width given, from a word on."""
     text = text.rstrip()
-    return text.ljust(width) if len(text) <= width else "…" + text[len(text) - width + 1 :]
+    if len(text) > width:
+        end = text[len(text) - width + 1 :]
+        text = "…" + end[max(end.find(" "), 0) :]
+    return text.ljust(width)
 
 
 def as_time(seconds: float) -> str:
@@ -459,7 +462,7 @@ class Screen:
         if len(lines) != len(self._drawn):
             clear, self._drawn = "\x1b[2J", [""] * len(lines)
         changed = [
-            f"\x1b[{number};1H{line}\x1b[K"
+            f"\x1b[{number};1H\x1b[K{line}"  # in this order, or a full line loses its last cell
             for number, (line, before) in enumerate(zip(lines, self._drawn, strict=True), start=1)
             if line != before
         ]
