@@ -57,7 +57,24 @@ def test_it_logs_what_arrives(tmp_path: Path) -> None:
 def test_a_taken_port_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer() as server:
         assert main(["--port", str(server.port)]) == 1
-    assert capsys.readouterr().err.startswith(f"bullpen: cannot listen on port {server.port}: ")
+    assert capsys.readouterr().err.startswith(f"bullpen: cannot use port {server.port}: ")
+
+
+def test_a_log_that_cannot_be_written_is_reported_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--log", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"bullpen: cannot use {tmp_path}: Is a directory\n"
+
+
+@pytest.mark.parametrize("port", ["65536", "-1", "http"])
+def test_a_port_that_is_none_is_a_wrong_command_line(
+    port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exited:
+        main([f"--port={port}"])
+    assert exited.value.code == 2
+    assert "--port" in capsys.readouterr().err
 
 
 def test_the_help_shows_scripts_that_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:

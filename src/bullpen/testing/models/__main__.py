@@ -26,9 +26,8 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
 
 from bullpen.testing.models.record import Request
 from bullpen.testing.models.server import ModelServer
@@ -39,17 +38,19 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until interrupted; return the exit status."""
     options = _parser().parse_args(arguments)
-    with contextlib.ExitStack() as stack:
-        log = stack.enter_context(options.log.open("a", encoding="utf-8")) if options.log else None
-        server = ModelServer(port=options.port, on_change=_logger(log) if log else None)
-        try:
-            stack.enter_context(server)
-        except OSError as error:
-            sys.stderr.write(f"bullpen: cannot listen on port {options.port}: {error.strerror}\n")
-            return 1
-        sys.stdout.write(f"listening on {server.url}\n")
-        sys.stdout.flush()
-        _wait_for_interrupt()
+    try:
+        with (
+            _interruption() as interrupted,  # first: who reads that we listen may interrupt us
+            _log(options.log) as on_change,
+            ModelServer(port=options.port, on_change=on_change) as server,
+        ):
+            sys.stdout.write(f"listening on {server.url}\n")
+            sys.stdout.flush()
+            interrupted.wait()
+    except OSError as error:
+        what = error.filename or f"port {options.port}"
+        sys.stderr.write(f"bullpen: cannot use {what}: {error.strerror}\n")
+        return 1
     return 0
 
 
@@ -59,37 +60,56 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")
+    parser.add_argument("--port", type=_port, default=0, help="0, the default, takes a free one")
     parser.add_argument("--log", type=Path, help="append what arrives to this file, as JSON lines")
     return parser
 
 
-def _logger(log: TextIO) -> Callable[[Request], None]:
-    def write(request: Request) -> None:
-        line = {
-            "number": request.number,
-            "outcome": request.outcome.value,
-            "gate": request.gate,
-            "note": request.note,
-            "method": request.method,
-            "path": request.path,
-            "dialect": request.dialect,
-            "model": request.model,
-            "is_prompt": request.is_prompt,
-            "prompt": request.prompt,
-            "tools": request.tools,
-        }
-        log.write(json.dumps(line) + "\n")
-        log.flush()
-
-    return write
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text!r}")
+    return int(text)
 
 
-def _wait_for_interrupt() -> None:
+@contextlib.contextmanager
+def _interruption() -> Iterator[threading.Event]:
     interrupted = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: interrupted.set())
-    interrupted.wait()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: interrupted.set()) for number in numbers]
+    try:
+        yield interrupted
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _log(path: Path | None) -> Iterator[Callable[[Request], None] | None]:
+    if path is None:
+        yield None
+        return
+    with path.open("a", encoding="utf-8", buffering=1) as file:
+
+        def write(request: Request) -> None:
+            file.write(json.dumps(_line(request)) + "\n")
+
+        yield write
+
+
+def _line(request: Request) -> dict[str, object]:
+    return {
+        "number": request.number,
+        "outcome": request.outcome.value,
+        "gate": request.gate,
+        "note": request.note,
+        "method": request.method,
+        "path": request.path,
+        "dialect": request.dialect,
+        "model": request.model,
+        "is_prompt": request.is_prompt,
+        "prompt": request.prompt,
+        "tools": request.tools,
+    }
 
 
 if __name__ == "__main__":
