@@ -146,6 +146,23 @@ def test_a_stream_comes_word_by_word(client: Client) -> None:
 
 
 @every_client
+def test_a_text_said_slowly_comes_word_by_word_however_long(client: Client) -> None:
+    text = " ".join(f"<{number}>" for number in range(60))
+    with ModelServer() as server, connected(server) as connection:
+        server.script("go", Say(text, 0.0001))
+        told = [json.dumps(event) for event in events(begin(connection, client, "go"))]
+    assert sum(event.count("<") == 1 for event in told) >= 60
+
+
+@every_client
+def test_the_first_word_of_a_slow_text_comes_at_once(client: Client) -> None:
+    with ModelServer() as server, connected(server) as connection:
+        server.script("go", Say("first second", 3600))
+        stream = events(begin(connection, client, "go"))
+        assert any("first" in json.dumps(event) for event in stream)
+
+
+@every_client
 def test_a_long_text_said_at_once_is_a_short_stream(client: Client) -> None:
     text = " ".join(map(str, range(5000)))
     with ModelServer() as server, connected(server) as connection:

@@ -4,7 +4,10 @@ The recordings are real requests, shortened: the programs' own instructions are 
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,10 +23,15 @@ RECORDINGS = Path(__file__).parents[2] / "recordings" / "models"
 
 def read(name: str) -> Conversation:
     recording = json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))
-    dialect = dialect_of(recording["path"])
+    return read_body(recording["path"], recording["body"], recording["headers"])
+
+
+def read_body(
+    target: str, body: dict[str, Any], headers: Mapping[str, str] = MappingProxyType({})
+) -> Conversation:
+    dialect = dialect_of(target)
     assert dialect is not None
-    path = recording["path"].partition("?")[0]
-    return dialect.read(Incoming(path, recording["headers"], recording["body"]))
+    return dialect.read(Incoming(target.partition("?")[0], headers, body))
 
 
 @pytest.mark.parametrize(
@@ -119,9 +127,7 @@ def test_a_shell_that_wants_words_gets_words() -> None:
             }
         ],
     }
-    dialect = dialect_of("/v1/responses")
-    assert dialect is not None
-    conversation = dialect.read(Incoming("/v1/responses", {}, body))
+    conversation = read_body("/v1/responses", body)
     assert fit(Turn(Shell("ls | wc")), conversation) == (
         CallTool("shell", {"command": ["bash", "-lc", "ls | wc"]}),
     )
@@ -130,9 +136,7 @@ def test_a_shell_that_wants_words_gets_words() -> None:
 def test_tools_in_a_namespace_are_offered_too() -> None:
     inner = {"type": "function", "name": "send", "parameters": {}}
     tools = [{"type": "namespace", "name": "mcp__relay", "tools": [inner]}, {"type": "web_search"}]
-    dialect = dialect_of("/v1/responses")
-    assert dialect is not None
-    conversation = dialect.read(Incoming("/v1/responses", {}, {"tools": tools}))
+    conversation = read_body("/v1/responses", {"tools": tools})
     offered = [(tool.namespace, tool.name) for tool in conversation.tools]
     assert offered == [("mcp__relay", "send"), (None, "web_search")]
 
@@ -147,13 +151,13 @@ def test_tools_in_a_namespace_are_offered_too() -> None:
         (["<environment_context>x</environment_context>"], ""),
         (['<hook_prompt hook_run_id="1">a &lt; b &amp; c</hook_prompt>'], "a < b & c"),
         (["old", "[Request interrupted by user]", "new"], "new"),
-        (["<task-notification>done</task-notification>"], "<task-notification>done"),
+        (["<task-notification>x</task-notification>"], "<task-notification>x</task-notification>"),
         (["<html>one</html>"], "<html>one</html>"),
         (["one", "two"], "one\ntwo"),
     ],
 )
 def test_what_programs_add_to_a_prompt_is_taken_off(texts: list[str], typed: str) -> None:
-    assert user_text(texts).removesuffix("</task-notification>") == typed
+    assert user_text(texts) == typed
 
 
 @pytest.mark.parametrize(
@@ -178,9 +182,7 @@ def test_a_comment_beside_a_tool_result_is_no_new_prompt() -> None:
         {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "x"}]},
         {"role": "user", "content": [result, {"type": "text", "text": "Tool loaded."}]},
     ]
-    dialect = dialect_of("/v1/messages")
-    assert dialect is not None
-    conversation = dialect.read(Incoming("/v1/messages", {}, {"messages": messages}))
+    conversation = read_body("/v1/messages", {"messages": messages})
     assert conversation.prompt == "look"
     assert conversation.turns_since_prompt == 1
 
@@ -194,11 +196,44 @@ def test_a_turn_told_in_several_entries_counts_once() -> None:
         {"type": "function_call_output", "call_id": "1", "output": "one"},
         {"type": "custom_tool_call_output", "call_id": "2", "output": [{"text": "two"}]},
     ]
-    dialect = dialect_of("/responses")
-    assert dialect is not None
-    conversation = dialect.read(Incoming("/responses", {}, {"input": items}))
+    conversation = read_body("/responses", {"input": items})
     assert conversation.turns_since_prompt == 1
     assert conversation.tool_results == ("one", "two")
+
+
+def test_only_the_results_of_the_last_turn_are_told() -> None:
+    items = [
+        {"type": "message", "role": "user", "content": "go"},
+        {"type": "function_call", "call_id": "1"},
+        {"type": "function_call_output", "call_id": "1", "output": "one"},
+        {"type": "function_call", "call_id": "2"},
+        {"type": "function_call_output", "call_id": "2", "output": "two"},
+    ]
+    conversation = read_body("/responses", {"input": items})
+    assert conversation.turns_since_prompt == 2
+    assert conversation.tool_results == ("two",)
+
+
+def test_a_user_may_ask_an_agent_for_a_title() -> None:
+    prompt = "Generate a title for this conversation"
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}]}
+    assert read_body("/chat/completions", body).is_side_request
+    body["tools"] = [{"type": "function", "function": {"name": "bash"}}]
+    assert not read_body("/chat/completions", body).is_side_request
+
+
+def test_the_older_field_for_the_form_of_an_answer_is_known() -> None:
+    body = {"output_format": {"type": "json_schema", "schema": {"type": "string"}}}
+    assert read_body("/messages", body).answer_schema == {"type": "string"}
+
+
+def test_the_older_field_for_the_parameters_of_a_gemini_tool_is_known() -> None:
+    parameters = {"properties": {"description": {"type": "string"}}}
+    function = {"name": "run_shell_command", "parameters": parameters}
+    body = {"tools": [{"functionDeclarations": [function]}]}
+    shell = read_body("/models/m:generateContent", body).shell
+    assert shell is not None
+    assert set(shell.properties) == {"description"}
 
 
 KEYS = [
@@ -224,7 +259,4 @@ bodies = st.dictionaries(st.sampled_from(FIELDS), json_values)
 )
 @given(body=bodies)
 def test_no_request_is_too_malformed_to_be_read(path: str, body: dict[str, object]) -> None:
-    dialect = dialect_of(path)
-    assert dialect is not None
-    conversation = dialect.read(Incoming(path, {}, body))
-    fit(Turn(Shell("ls")), conversation)
+    fit(Turn(Shell("ls")), read_body(path, body))

@@ -165,12 +165,18 @@ def test_a_script_may_carry_another_one() -> None:
     assert find_script(f"do {inner}") == parse_turns("bash ls ;; say a | say b \\>> c")
 
 
+def test_what_is_hidden_in_the_inner_script_stays_hidden() -> None:
+    (turn,) = parse_turns(r"say «bash ls \| wc»")
+    assert turn == Turn(Say(r"«bash ls \| wc»"))
+    assert find_script(r"«bash ls \| wc»") == (Turn(Shell("ls | wc")),)
+
+
 def test_the_last_script_of_a_prompt_counts() -> None:
     assert find_script("<<say old>> then <<say new>>") == (Turn(Say("new")),)
 
 
 def test_a_backslash_hides_an_opening() -> None:
-    assert find_script(r"cat \<<EOF and then <<say hi>>") == (Turn(Say("hi")),)
+    assert find_script(r"Write \<<say hi>> to make me say hi.") is None
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,18 @@ def test_a_request_is_waited_for_before_and_after_it_came() -> None:
         assert server.wait_for_request(re.compile("^hello")).prompt == "hello there"
 
 
+def test_what_comes_while_the_predicate_looks_is_not_missed() -> None:
+    with ModelServer() as server:
+
+        def predicate(request: Request) -> bool:
+            if len(server.requests) == 1:
+                ask(server, CLIENT, "second")
+            return request.prompt == "second"
+
+        ask(server, CLIENT, "first")
+        assert server.wait_for_request(predicate, timeout_seconds=3600).number == 2
+
+
 def test_a_text_is_not_found_in_side_requests() -> None:
     schema = {"output_config": {"format": {"type": "json_schema", "schema": {}}}}
     with ModelServer() as server, connected(server) as connection:
@@ -299,7 +311,8 @@ def test_a_client_that_leaves_in_the_middle_of_its_request_is_noticed() -> None:
 
 
 def test_a_client_that_sends_its_next_request_early_has_not_left() -> None:
-    body = json.dumps(CLIENT.body([Told("<<wait g | say hi>>")], [], True)).encode()
+    prompt = "<<wait g | sleep 0.01 | say hi>>"
+    body = json.dumps(CLIENT.body([Told(prompt)], [], True)).encode()
     head = b"POST /v1/messages HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body)
     last = head.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
     with ModelServer() as server:

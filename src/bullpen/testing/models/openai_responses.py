@@ -106,7 +106,7 @@ def _entries(item: Json) -> Iterator[Entry]:
     elif str(kind).endswith("_output"):
         output = item.get("output")
         yield Entry(is_model=False, results=("\n".join(texts_of(output)),))
-    elif str(kind).endswith("_call") or kind == "reasoning":
+    elif str(kind).endswith("_call"):  # a function, a custom tool, a search; thoughts come before
         yield Entry(is_model=True)
 
 
