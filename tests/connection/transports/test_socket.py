@@ -115,15 +115,31 @@ async def test_a_busy_server_is_waited_for(path: str, busy: socket.socket) -> No
     await transport.close()
 
 
-async def test_a_connecting_that_is_given_up_leaves_no_descriptor(
-    path: str, busy: socket.socket
-) -> None:
+async def give_up(transport: SocketTransport) -> None:
     before = descriptors()
-    starting = asyncio.ensure_future(SocketTransport.unix(path).start(Recorder()))
-    await asyncio.sleep(0)
+    starting = asyncio.ensure_future(transport.start(Recorder()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not starting.done()
     starting.cancel()
     await asyncio.wait([starting])
     assert descriptors() == before
+
+
+@pytest.mark.usefixtures("busy")
+async def test_a_connecting_that_is_given_up_leaves_no_descriptor(path: str) -> None:
+    await give_up(SocketTransport.unix(path))
+
+
+async def test_the_same_over_tcp() -> None:
+    with socket.socket() as server, contextlib.ExitStack() as queue:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):  # more than there is room for: the last of them hear nothing
+            waiting = queue.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        await give_up(SocketTransport.tcp(*server.getsockname()))
 
 
 @pytest.mark.requirement("T-08", "contract:X2")

@@ -130,10 +130,27 @@ async def test_the_end_of_reading_explains_a_writer_that_fails() -> None:
     transport = StreamTransport(writer, reader)
     await transport.start(recorder)
     transport.send(Notification("to nobody"))
+    for _ in range(5):
+        await asyncio.sleep(0)
     reader.feed_eof()
     async with asyncio.timeout(5):
         assert await recorder.wait_end() is None
     await transport.close()
+    await recorder.stop_workers()
+
+
+@pytest.mark.requirement("contract:X3")
+async def test_after_the_close_no_descriptor_waits_for_a_peer_to_read() -> None:
+    ours, theirs = socket.socketpair()
+    recorder = Recorder()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    transport = StreamTransport(writer, reader)
+    await transport.start(recorder)
+    transport.send(Notification("big", ["x" * 2**22]))
+    with theirs:
+        await transport.close()
+        await asyncio.sleep(0)
+        assert ours.fileno() == -1
     await recorder.stop_workers()
 
 

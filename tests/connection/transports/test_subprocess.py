@@ -176,6 +176,14 @@ async def test_its_children_end_with_it(impatient: None, temper: str) -> None:
     await wait_gone(child)
 
 
+@pytest.mark.requirement("L-25")
+async def test_children_it_leaves_behind_are_asked_before_they_are_killed(home: Path) -> None:
+    environment = {**os.environ, "WITNESS": str(home / "tidied-up")}
+    async with Connection.builder().connect(SubprocessTransport(AGENT, env=environment)) as agent:
+        await agent.request("start_child", {"temper": "tidy"})
+    assert "tidied-up" in os.listdir(home)  # noqa: PTH208
+
+
 @pytest.mark.requirement("contract:X3")
 async def test_a_close_that_is_cancelled_kills_it_at_once() -> None:
     transport = SubprocessTransport(AGENT)
