@@ -120,6 +120,7 @@ def test_an_error_can_come_in_the_middle_of_the_stream(client: Client) -> None:
         server.script("go", Turn(Say("so far"), FailStream("strange_error")))
         answer = ask(server, client, "go")
         usual = ask(server, client, "<<sseerr>>")
+        assert {request.outcome for request in server.requests} == {Outcome.FAILED}
     assert answer.text == "so far"
     assert answer.error == "strange_error"
     assert not answer.is_complete

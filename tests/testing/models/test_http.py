@@ -49,7 +49,7 @@ def test_an_unknown_packing_is_refused_with_its_name(encoding: str) -> None:
     with ModelServer() as server, connected(server) as connection:
         response = post(connection, "/v1/messages", b"\x28\xb5", content_encoding=encoding)
         assert response.status == 415
-        assert f"content-encoding {encoding}" in json.loads(response.read())["error"]["message"]
+        assert f"content-encoding {encoding}" in CLIENT.read_error(json.loads(response.read()))
         assert server.requests[0].outcome is Outcome.REFUSED
 
 

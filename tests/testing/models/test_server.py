@@ -115,6 +115,19 @@ def test_a_predicate_that_raises_is_told_to_both_sides(caplog: pytest.LogCapture
     assert "cannot answer POST" in caplog.text
 
 
+def test_who_fails_in_the_middle_of_a_stream_drops_it(caplog: pytest.LogCaptureFixture) -> None:
+    def observer(request: Request) -> None:
+        if request.gate:
+            raise KeyError(request.gate)
+
+    with ModelServer(on_change=observer) as server, connected(server) as connection:
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            begin(connection, CLIENT, "<<say so far | wait gate>>").read()
+        assert b"HTTP/1.1" not in caught.value.partial
+        assert server.requests[0].note == "KeyError('gate')"
+    assert "cannot answer POST" in caplog.text
+
+
 # -- gates
 
 
@@ -298,7 +311,7 @@ def test_a_client_that_leaves_is_noticed_at_once(
             body = json.dumps(client.body([Told(f"<<{script}>>")], [], True))
             connection.request("POST", client.target(True), body)
             server.wait_for_request("<<")
-        server.wait_for_request(became(Outcome.CLIENT_LEFT))
+        assert server.wait_for_request(became(Outcome.CLIENT_LEFT)).gate == ""
     assert capfd.readouterr().err == ""
 
 

@@ -114,6 +114,7 @@ class Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         self._dialect = None
+        self._has_begun = False  # to stream: too late for an error of HTTP
         self._request = self._stage.record.add(self.command, self.path, headers)
         try:
             self._answer(headers)
@@ -122,22 +123,24 @@ class Handler(BaseHTTPRequestHandler):
             self._note(outcome=Outcome.REFUSED, note=refusal.reason)
             self._send_error(refusal.status, refusal.reason)
         except _Dropped as dropped:
-            self._note(outcome=dropped.outcome, note=dropped.note)
+            self._note(outcome=dropped.outcome, note=dropped.note, gate="")
             self._drop()
         except (ConnectionError, TimeoutError):
             self._note(outcome=self._departure())
             self._drop()
         except Exception as error:  # a predicate of a test raised, or we did: tell both sides
             logger.exception("cannot answer %s %s", self.command, self.path)
-            self.close_connection = True
             self._note(outcome=Outcome.REFUSED, note=repr(error))
-            self._send_error(500, f"the fake model server failed: {error!r}")
+            if self._has_begun:
+                self._drop()
+            else:
+                self.close_connection = True
+                self._send_error(500, f"the fake model server failed: {error!r}")
 
     def _answer(self, headers: dict[str, str]) -> None:
-        body = decode_json(
-            unpack(read_body(self.rfile, headers), headers.get("content-encoding", ""))
-        )
+        data = read_body(self.rfile, headers)  # before all else, or it would follow the answer
         self._dialect = dialect_of(self.path) if self.command == "POST" else None
+        body = decode_json(unpack(data, headers.get("content-encoding", "")))
         if self._dialect is None:
             self._note(body=body)
             self._answer_without_model(headers)
@@ -166,15 +169,16 @@ class Handler(BaseHTTPRequestHandler):
         for step in turn.steps:
             if isinstance(step, Sleep | Wait) and (step.before_headers or failure):
                 self._perform(step)
-        steps = fit(turn, conversation)
         if failure:
             self._fail(failure.status, failure.message or f"scripted error {failure.status}")
         elif conversation.is_streaming:
-            self._stream(dialect.frames(steps, conversation, self._stage.mint))
+            self._stream(fit(turn, conversation), dialect, conversation)
         else:
-            self._answer_at_once(steps, dialect, conversation)
+            self._answer_at_once(fit(turn, conversation), dialect, conversation)
 
-    def _stream(self, frames: Iterator[bytes | Control]) -> None:
+    def _stream(
+        self, steps: Sequence[Fitted], dialect: Dialect, conversation: Conversation
+    ) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream; charset=utf-8")
         self.send_header("cache-control", "no-cache")
@@ -185,9 +189,10 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.close_connection = True
         self.end_headers()
+        self._has_begun = True
         # One frame is kept back: the outcome is on record before the client can have seen the end.
         kept = b""
-        for item in frames:
+        for item in dialect.frames(steps, conversation, self._stage.mint):
             if isinstance(item, bytes):
                 self.wfile.write(kept)
                 kept = b"%x\r\n%b\r\n" % (len(item), item) if is_chunked else item
@@ -195,7 +200,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(kept)
                 kept = b""
                 self._perform(item)
-        self._note(outcome=Outcome.ANSWERED)
+        self._note(outcome=Outcome.FAILED if _breakage(steps) else Outcome.ANSWERED)
         self.wfile.write(kept + (b"0\r\n\r\n" if is_chunked else b""))
 
     def _answer_at_once(
@@ -204,9 +209,8 @@ class Handler(BaseHTTPRequestHandler):
         for item in dialect.frames(steps, conversation, self._stage.mint):
             if not isinstance(item, bytes):
                 self._perform(item)  # it takes as long as the stream would
-        broken = next((step for step in steps if isinstance(step, FailStream)), None)
-        if broken:
-            self._fail(500, "scripted stream error", broken.kind)
+        if breakage := _breakage(steps):
+            self._fail(500, "scripted stream error", breakage.kind)
             return
         document = dialect.document(steps, conversation, self._stage.mint)
         self._note(outcome=Outcome.ANSWERED)
@@ -275,3 +279,7 @@ class Handler(BaseHTTPRequestHandler):
     def _departure(self) -> Outcome:
         closing = self._stage.is_closing.is_set()
         return Outcome.SERVER_CLOSED if closing else Outcome.CLIENT_LEFT
+
+
+def _breakage(steps: Sequence[Fitted]) -> FailStream | None:
+    return next((step for step in steps if isinstance(step, FailStream)), None)

@@ -25,7 +25,7 @@ class Outcome(Enum):
 
     PENDING = "pending"
     ANSWERED = "answered"
-    FAILED = "failed"  # with the error the script asked for
+    FAILED = "failed"  # as the script says, at once or in the middle
     CUT = "cut"  # by the script
     REFUSED = "refused"  # not a request to a model, or one that cannot be read
     GATE_TIMEOUT = "gate timeout"
