@@ -207,6 +207,11 @@ def test_what_is_wrong_with_a_script_is_said_in_the_answer(script: str, problem:
     assert problem in step.text
 
 
+def test_arguments_that_are_not_json_are_refused_where_they_are_written() -> None:
+    with pytest.raises(ScriptError, match="not JSON"):
+        CallTool("Read", {"path": object()})
+
+
 @pytest.mark.parametrize("text", ["<<say a", "<<say a>> b", "say « a"])
 def test_a_script_given_as_text_must_be_closed_at_its_end(text: str) -> None:
     with pytest.raises(ScriptError, match="not closed"):

@@ -127,6 +127,10 @@ class CallTool:
             _check_name(self.namespace)
             if self.namespace.endswith(":"):
                 raise ScriptError("a namespace ends in no colon", self.namespace)
+        try:
+            json.dumps(dict(self.arguments))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ScriptError(f"the arguments are not JSON, {error}", self.name) from error
 
 
 @dataclass(frozen=True, slots=True)
