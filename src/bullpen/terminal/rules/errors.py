@@ -11,7 +11,7 @@ from bullpen.errors import BullpenError
 __all__ = ["RuleError", "RuleFileError", "UnknownRegionError"]
 
 
-class RuleError(BullpenError):
+class RuleError(BullpenError, ValueError):  # so that msgspec adds where in a file it arose
     """Screen rules cannot be used as they are written."""
 
 

@@ -28,7 +28,7 @@ REGIONS: Mapping[str, str] = {
     "footer": "the lines below the prompt box",
     "dialog": "the lines of the dialog that stands where the prompt box would",
     "title": "the title of the terminal",
-    "arguments": "the command line of the program, joined by spaces",
+    "arguments": "the arguments of the program, one in a line",
 }
 DEFAULT_REGION_LINES = 10
 
@@ -155,7 +155,7 @@ class PromptShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=
     chrome_lines: int = 0
     """How many of the last lines in the box, not counting blank ones, nobody typed."""
     shell: str = ""
-    """A first line like this one takes commands for a shell."""
+    """A box with such a line takes commands for a shell."""
     never_below: str = ""
     """Below a prompt box there is no such line; below an old one in the scrollback there may be."""
     lines_below: int = 60

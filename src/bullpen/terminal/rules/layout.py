@@ -80,9 +80,10 @@ class Layout:
 
     def _cut(self, name: str, kind: str, count: int) -> Region:
         screen = self._screen
-        if kind in ("title", "arguments"):
-            line = screen.title if kind == "title" else " ".join(screen.arguments)
-            return Region(name, (line,) if line else ())
+        if kind == "title":
+            return Region(name, (screen.title,) if screen.title else ())
+        if kind == "arguments":
+            return Region(name, screen.arguments[1:])
         top, end = self._span(kind, count)
         return Region(name, screen.lines[top:end], top)
 
@@ -212,15 +213,15 @@ def _read_prompt(
     # What goes on beyond the frame, such as a sidebar, is not in the box.
     closing = shape.regex("below").search(screen.lines[end]) if shape.below else None
     frame = width_of(closing.string[: closing.end()]) if closing else None
+    box = [_clip(line, frame).rstrip() for line in screen.lines[top:end]]
     typed: list[tuple[int, int, str]] = []  # row, column and text of each line
-    for row in range(top, end):
-        line = _clip(screen.lines[row], frame)
+    for row, line in enumerate(box, start=top):
         start = first if row == top else inside.search(line)
         column = start.end() if start else 0
         if text := line[column:].rstrip("│┃ "):
             typed.append((row, column, text))
     typed = typed[: len(typed) - shape.chrome_lines]
-    state = _state(screen, shape, top, end, typed)
+    state = _state(screen, shape, top, box, typed)
     return Prompt(frame_top, bottom, "\n".join(text.strip() for _, _, text in typed), state)
 
 
@@ -234,12 +235,16 @@ def _clip(line: str, cells: int | None) -> str:
 
 
 def _state(
-    screen: Screen, shape: PromptShape, top: int, end: int, typed: list[tuple[int, int, str]]
+    screen: Screen,
+    shape: PromptShape,
+    top: int,
+    box: list[str],
+    typed: list[tuple[int, int, str]],
 ) -> PromptState:
     cursor = screen.cursor
-    if shape.needs_cursor and cursor and not top <= cursor.y < end:
+    if shape.needs_cursor and cursor and not top <= cursor.y < top + len(box):
         return "unfocused"
-    if shape.shell and shape.regex("shell").search(screen.lines[top]):
+    if shape.shell and any(map(shape.regex("shell").search, box)):
         return "shell"
     return "empty" if not typed or _is_placeholder(screen, shape, typed) else "draft"
 

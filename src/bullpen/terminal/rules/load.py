@@ -133,5 +133,3 @@ def _convert(value: object, kind: Any, file: str, table: str, *, rule: str = "")
         problem, _, place = str(error).partition(" - at `$")
         path = (table + place.rstrip("`")).lstrip(".")
         raise RuleFileError(file, problem, rule=rule, path=path) from error
-    except RuleError as error:
-        raise RuleFileError(file, str(error), rule=rule, path=table) from error

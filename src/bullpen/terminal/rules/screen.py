@@ -26,7 +26,7 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]"  # a short escape, such as a choice of character set
     r"|[\x00-\x08\x0b-\x1f\x7f]"
 )
-_FAINTEST_READABLE = 200  # of 255: a grey darker than this is a hint, not a text
+_FAINT_GREYS = range(70, 200)  # of 255: a hint, not a text; what is darker is on a bright ground
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -174,7 +174,7 @@ def _tone_of(colour: str) -> str:
     red, green, blue = numbers[:3] if kind == 2 and len(numbers) >= 3 else _palette(numbers)
     brightest, darkest = max(red, green, blue), min(red, green, blue)
     if brightest - darkest < 40:
-        return FAINT if brightest < _FAINTEST_READABLE else PLAIN
+        return FAINT if brightest in _FAINT_GREYS else PLAIN
     is_red = red == brightest and max(green, blue) < 0.7 * red and abs(green - blue) < 0.3 * red
     return RED if is_red else COLOURED
 

@@ -1,0 +1,266 @@
+"""The engine finds the rule that wins, says why, and never claims more than it sees."""
+
+from typing import Any
+
+import pytest
+
+from bullpen.model.states import Activity
+from bullpen.terminal.rules import Cursor, ProviderRules, Verdict, decide, parse_rules, read_screen
+
+BOX = """
+provider = "claude"
+turn = '^> '
+item = '^\\* '
+dialog = '^=+'
+
+[[prompts]]
+above = '^-{4,}$'
+below = '^-{4,}$'
+mark = '^[>!] ?'
+shell = '^!'
+placeholders = ["Try this"]
+"""
+IDLE = """
+[[rules]]
+name = "open"
+activity = "idle"
+priority = 10
+ready = true
+reason = "the box is open"
+prompt = ["empty", "draft", "shell"]
+"""
+
+
+def rules(text: str) -> ProviderRules:
+    return parse_rules(BOX + text, file="test.toml")
+
+
+def verdict(screen: str, text: str = IDLE, **facts: Any) -> Verdict:
+    return decide(read_screen(screen, **facts), rules(text))
+
+
+def test_a_screen_on_which_no_rule_holds_is_unknown() -> None:
+    result = verdict("something else")
+    assert result.activity is Activity.UNKNOWN
+    assert result.rule is None
+    assert not result.ready
+
+
+def test_an_empty_prompt_box_is_ready() -> None:
+    result = verdict("said\n--------------------\n>\n--------------------\nfooter")
+    assert (result.rule, result.ready, result.prompt) == ("open", True, "empty")
+
+
+@pytest.mark.parametrize(
+    ("line", "state", "why"),
+    [
+        ("> hello", "draft", "a draft is in the prompt box"),
+        ("!", "shell", "the prompt box takes shell commands"),
+    ],
+)
+def test_a_box_with_a_draft_or_in_shell_mode_is_not_ready(line: str, state: str, why: str) -> None:
+    result = verdict(f"--------------------\n{line}\n--------------------")
+    assert (result.activity, result.ready) == (Activity.IDLE, False)
+    assert (result.prompt, result.not_ready) == (state, why)
+
+
+@pytest.mark.parametrize(
+    ("line", "cursor", "state"),
+    [
+        ("> \x1b[2mWhatever it says\x1b[0m", (2, 1), "empty"),
+        ("> \x1b[2mWhatever it says\x1b[0m", None, "empty"),
+        ("> \x1b[2mWhatever it says\x1b[0m", (7, 1), "draft"),
+        ("> \x1b[1mWhatever it says\x1b[0m", (2, 1), "draft"),
+        ("> \x1b[2mHalf\x1b[0m typed", (2, 1), "draft"),
+        ("> Try this", (2, 1), "empty"),
+        ("> Try this", None, "empty"),
+        ("> Try this", (10, 1), "draft"),
+        ("> Other text", (2, 1), "draft"),
+    ],
+)
+def test_a_placeholder_is_faint_or_known_and_the_cursor_stands_before_it(
+    line: str, cursor: tuple[int, int] | None, state: str
+) -> None:
+    where = Cursor(*cursor) if cursor else None
+    assert (
+        verdict(f"--------------------\n{line}\n--------------------", cursor=where).prompt == state
+    )
+
+
+def test_the_lowest_box_is_the_prompt() -> None:
+    rule = "-" * 20
+    assert verdict(f"{rule}\n> old\n{rule}\nsaid\n{rule}\n>\n{rule}").prompt == "empty"
+
+
+def test_the_highest_priority_wins_and_the_loser_says_so() -> None:
+    result = verdict(
+        "* busy\n--------------------\n>\n--------------------",
+        IDLE
+        + """
+[[rules]]
+name = "busy"
+activity = "running"
+priority = 80
+reason = "it says so"
+when = [{ region = "turn", any = ['/^\\* busy/'] }]
+""",
+    )
+    assert (result.activity, result.rule, result.reason) == (Activity.RUNNING, "busy", "it says so")
+    assert [(each.region, each.text, each.row) for each in result.evidence] == [
+        ("turn", "* busy", 0)
+    ]
+    assert [(each.rule, each.why) for each in result.losers] == [
+        ("open", "outranked: priority 10, not 80")
+    ]
+
+
+NEARLY = """
+[[rules]]
+name = "nearly"
+activity = "error"
+priority = 50
+reason = "two things"
+when = [
+  { region = "turn", any = ["found"] },
+  { region = "footer", any = ["not there"], none = ["forbidden"] },
+]
+"""
+
+
+def test_a_rule_that_nearly_held_says_what_was_missing() -> None:
+    (loser,) = verdict(
+        "* found\n--------------------\n>\n--------------------\nx", IDLE + NEARLY
+    ).losers
+    assert loser.why == "footer has none of not there, though turn has '* found'"
+
+
+def test_a_negative_condition_keeps_a_rule_from_holding() -> None:
+    (loser,) = verdict(
+        "* found\n--------------------\n>\n--------------------\nnot there, forbidden",
+        IDLE + NEARLY,
+    ).losers
+    assert loser.why == "footer has 'not there, forbidden', though turn has '* found'"
+
+
+def test_a_literal_is_found_across_the_wrap_of_a_narrow_pane() -> None:
+    result = verdict("│ press enter │\n│ to confirm  │", LITERAL)
+    assert result.rule == "literal"
+
+
+LITERAL = """
+[[rules]]
+name = "literal"
+activity = "waiting_input"
+reason = "words"
+when = [{ region = "bottom:3", all = ["press enter to confirm"] }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("region", "text"),
+    [
+        ("screen", "> asked"),
+        ("turn", "* said"),
+        ("reply", "* said"),
+        ("above:2", "* said"),
+        ("prompt", "> draft"),
+        ("footer", "below"),
+        ("bottom:1", "below"),
+        ("title", "A title"),
+        ("arguments", "--fast"),
+    ],
+)
+def test_a_region_holds_its_lines_and_no_others(region: str, text: str) -> None:
+    rule = "-" * 20
+    screen = f"above\n> asked\n* first\n* said\nmore\n{rule}\n> draft\n{rule}\nbelow"
+    everywhere = ["above", "> asked", "* first", "* said", "more", "> draft", "below"]
+    everywhere += ["A title", "--fast"]
+    found = {
+        line
+        for line in everywhere
+        if verdict(
+            screen,
+            f"""
+[[rules]]
+name = "it"
+activity = "idle"
+reason = "-"
+when = [{{ region = "{region}", any = ["{line}"] }}]
+""",
+            title="A title",
+            arguments=("claude", "--fast"),
+        ).rule
+    }
+    expected = {
+        "screen": set(everywhere) - {"A title", "--fast"},
+        "turn": {"* first", "* said", "more"},
+        "reply": {"* said", "more"},
+        "above:2": {"* said", "more"},
+    }
+    assert found == expected.get(region, {text})
+
+
+def test_a_dialog_stands_where_the_prompt_box_would() -> None:
+    dialog = """
+[[rules]]
+name = "asks"
+activity = "waiting_approval"
+reason = "-"
+when = [{ region = "dialog", all = ["/^====/", "sure?"], none = ["* said"] }]
+"""
+    assert verdict("> asked\n* said\n====\nsure?", dialog).rule == "asks"
+    assert (
+        verdict(
+            "> asked\n* said\n====\nsure?\n--------------------\n>\n--------------------", dialog
+        ).rule
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "holds"),
+    [("\x1b[31m* bad\x1b[0m", True), ("* bad\x1b[0m", False), ("* bad", True)],
+    ids=["red", "plain", "unknown"],
+)
+def test_a_tone_is_asked_for_only_where_there_are_tones(line: str, holds: bool) -> None:
+    tone = """
+[[rules]]
+name = "red"
+activity = "error"
+reason = "-"
+when = [{ region = "reply", any = ['/\\A\\* /'], tone = "red" }]
+"""
+    assert (
+        verdict(f"{line}\n--------------------\n>\n--------------------", tone).rule == "red"
+    ) is holds
+    required = tone.replace('tone = "red" }', 'tone = "red", tone_required = true }')
+    is_known = "\x1b" in line
+    assert (
+        verdict(f"{line}\n--------------------\n>\n--------------------", required).rule == "red"
+    ) is (holds and is_known)
+
+
+@pytest.mark.parametrize(
+    ("version", "holds"),
+    [
+        ("2.1.0", True),
+        ("2.1.197", True),
+        ("3.0", False),
+        ("1.9", False),
+        ("", True),
+        ("v2.5", True),
+    ],
+)
+def test_a_rule_is_for_a_range_of_versions(version: str, holds: bool) -> None:
+    ranged = IDLE + 'versions = ">=2.1,<3"\n'
+    result = decide(
+        read_screen("--------------------\n>\n--------------------"), rules(ranged), version=version
+    )
+    assert (result.rule == "open") is holds
+
+
+def test_what_lies_beyond_the_frame_is_not_in_the_box() -> None:
+    sidebar = BOX.replace("'^-{4,}$'", "'^-{4,}'")
+    parsed = parse_rules(sidebar + IDLE, file="test.toml")
+    screen = read_screen("-----   Context\n>       12 tokens\n-----   Files")
+    assert decide(screen, parsed).prompt == "empty"
