@@ -163,8 +163,6 @@ class _Side:
 
     def route(self, message: Message, context: Context | None, _size: int) -> bool:
         """Take everything; see `Route`. Only a cancel stays: it is meant for this hop."""
-        if context is not None:
-            context.is_detached = True
         if self._there is None:
             self._early.append((message, context))
         elif context is None and self._there.is_cancel(message):
