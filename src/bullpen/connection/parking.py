@@ -51,6 +51,7 @@ class Parking:
         if wake is not None:
             self.wake = None
             self.context.run(wake, self)  # type: ignore[union-attr]
+            del wake  # the task may have got an error, whose traceback holds this frame
 
     def resume_soon(self) -> None:
         """Let the waiting task run in the loop's next round."""
@@ -71,10 +72,13 @@ class Parking:
         self.wake, self.context = callback, context
 
     def result(self) -> None:
-        error = self.error
-        if error is not None:
-            self.error = None  # its traceback will hold whoever waited, and they may hold this
-            raise error
+        if self.error is not None:
+            # Its traceback holds whoever waited, and they hold this: no circle may come of it.
+            error, self.error = self.error, None
+            try:
+                raise error
+            finally:
+                del error
 
     def cancel(self, msg: Any = None) -> bool:
         if self.is_done:

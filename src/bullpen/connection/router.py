@@ -30,6 +30,7 @@ from bullpen.connection.errors import (
     SessionEnded,
     SessionExists,
     SlowConsumer,
+    TransportClosed,
 )
 from bullpen.connection.parking import Parking
 from bullpen.connection.routed import (
@@ -350,15 +351,15 @@ class MessageRouter:
         """
         try:
             return await self._connection.request(method, params, timeout=timeout)
-        except ConnectionClosed as closed:
-            raise self._stopped(closed) from closed.cause
+        except (ConnectionClosed, TransportClosed) as closed:
+            raise (stopped := _stopped(closed)) from stopped.cause
 
     def send_request(self, method: str, params: Any = UNSET) -> None:
         """Send a request whose answer nobody wants."""
         try:
             self._connection.send_request(method, params)
-        except ConnectionClosed as closed:
-            raise self._stopped(closed) from closed.cause
+        except (ConnectionClosed, TransportClosed) as closed:
+            raise (stopped := _stopped(closed)) from stopped.cause
 
     def post(self, method: str, params: Any = UNSET) -> None:
         """Send a request whose answer nobody wants, if anybody is there to receive it."""
@@ -475,9 +476,6 @@ class MessageRouter:
             {"sessionId": session_id, "requestId": asked.request_id, "result": decision},
         )
 
-    def _stopped(self, closed: ConnectionClosed) -> RouterStopped:
-        return RouterStopped(closed.cause)
-
 
 class _Creation:
     """One `session.create` from the moment it is sent until its answer, wanted or not, is in."""
@@ -497,8 +495,8 @@ class _Creation:
             self._request_id = self._connection.send_request(method, params, self._deliver)
             async with asyncio.timeout(timeout):
                 response = await self._answer
-        except ConnectionClosed as closed:
-            raise RouterStopped(closed.cause) from closed.cause
+        except (ConnectionClosed, TransportClosed) as closed:
+            raise (stopped := _stopped(closed)) from stopped.cause
         except TimeoutError:
             self._give_up()
             raise SessionCreateTimeout(timeout) from None
@@ -560,8 +558,13 @@ class _Creation:
             _destroy(self._connection, self._made)
 
 
+def _stopped(closed: ConnectionClosed | TransportClosed) -> RouterStopped:
+    """Return what a caller is told of a connection that has ended, or is about to."""
+    return RouterStopped(closed.cause if isinstance(closed, ConnectionClosed) else closed)
+
+
 def _destroy(connection: Connection, session_id: str) -> None:
-    with contextlib.suppress(ConnectionClosed, SendBufferFull):
+    with contextlib.suppress(ConnectionClosed, TransportClosed, SendBufferFull):
         connection.send_request("session.destroy", {"sessionId": session_id})
 
 
