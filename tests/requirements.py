@@ -240,6 +240,47 @@ _BENCHMARKS = {
     "bench:import": "Importing costs at most 1.3 times importing asyncio and msgspec.",
 }
 
+_SIGNATURE = {
+    "SIG-1": "An event with all that identifies it makes a deterministic signature.",
+    "SIG-2": "An event that lacks any of it is inconclusive.",
+    "SIG-3": "The process in front names the provider with weight 1.00.",
+    "SIG-4": "The current command names the provider with weight 0.86.",
+    "SIG-5": "What the screen shows names the provider with weight 0.78.",
+    "SIG-6": "A title supports with weight 0.66.",
+    "SIG-7": "The score is the largest of the weights that matched.",
+    "SIG-8": "A title alone never makes an agent of a pane.",
+    "SIG-9": "A title over a bare runtime is rejected.",
+    "DET-1": "What the screen shows is a signal of its own, between command and title.",
+    "DET-2": "Claude is known by its name on the screen, not by its box.",
+    "DET-3": "Codex is known by its prompt on the screen, not by its name.",
+    "DET-4": "A match of the screen counts as the poller's.",
+    "DET-5": "A shell under a stale title is no agent.",
+    "DET-6": "Eleven shells are known.",
+    "DET-7": "A shell is known by its base name, in any case, with or without a dash.",
+}
+
+_ACCURACY = {
+    "TG-13": "Screens are read with weighted F1 and waiting recall of at least 0.85.",
+    "accuracy:weighted-f1": "On the recorded screens weighted F1 is at least 0.99.",
+    "accuracy:waiting-recall": "On the recorded screens no waiting agent is overlooked.",
+    "accuracy:false-agents": "On the recorded screens no other program is taken for an agent.",
+    "accuracy:approvals-called-idle": "On the recorded screens no approval is called idle.",
+    "accuracy:ready-errors": "On the recorded screens ready is claimed exactly where it is true.",
+}
+
+_COMMAND_LINE = {
+    "cli:hot-path": "The version is answered with the standard library alone.",
+    "cli:lazy": "A command imports only what it needs, and help imports no command.",
+}
+
 REQUIREMENTS: Final[Mapping[str, str]] = MappingProxyType(
-    _CONNECTION | _CONTRACT | _ERRORS | _ROUTER | _TRAPS | _BENCHMARKS
+    _CONNECTION
+    | _CONTRACT
+    | _ERRORS
+    | _ROUTER
+    | _TRAPS
+    | _SIGNATURE
+    | _ACCURACY
+    | _COMMAND_LINE
+    | _BENCHMARKS
 )

@@ -24,7 +24,7 @@ class UnreadableScreensError(BullpenError):
     "--shipped", is_flag=True, help="Leave your own rule files out: measure the shipped rules."
 )
 def command(directory: Path, *, as_json: bool, shipped: bool) -> None:
-    r"""Measure the screen rules on the labelled screens of DIRECTORY.
+    """Measure the screen rules on the labelled screens of DIRECTORY.
 
     DIRECTORY holds an index.jsonl with one object per screen: file, ansi_file, provider, activity,
     ready and, if known, pane_title, current_cmd, argv, procs, cursor, width and height. Rows whose
@@ -40,7 +40,7 @@ def command(directory: Path, *, as_json: bool, shipped: bool) -> None:
       0  measured, whatever the figures are
       1  the folder or a rule file cannot be read
       2  wrong usage
-    """
+    """  # noqa: D301 - click wants the character, not its name
     report = evaluate_directory(directory, shipped_rules() if shipped else load_rules())
     if as_json:
         encoded = msgspec.json.encode({"schema": 1, **msgspec.to_builtins(report)})

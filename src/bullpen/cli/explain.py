@@ -50,7 +50,7 @@ def command(
     cursor: str,
     as_json: bool,
 ) -> None:
-    r"""Say which agent is on a captured screen, what it is doing, and why.
+    """Say which agent is on a captured screen, what it is doing, and why.
 
     The rule that won is named with the region and the text it was found in, and so is every rule
     that lost or nearly held. `unknown` means that no rule holds.
@@ -66,10 +66,10 @@ def command(
       0  explained, also if there is no agent or its state is unknown
       1  the screen or a rule file cannot be read
       2  wrong usage
-    """
+    """  # noqa: D301 - click wants the character, not its name
+    arguments, where = tuple(_split(cmd)), _cursor(cursor)
     rules = load_rules()
-    arguments = tuple(_split(cmd))
-    screen = read_screen(_read(path), cursor=_cursor(cursor), title=title, arguments=arguments)
+    screen = read_screen(_read(path), cursor=where, title=title, arguments=arguments)
     if provider:
         given = Signature(Provider(provider), SignatureClass.HEURISTIC, 1.0, "it was given")
         judged = judge_screen(given, screen, rules, version=agent_version)
@@ -128,7 +128,7 @@ def _lines(judged: PaneVerdict, screen: Screen) -> list[str]:
         + (f" in line {each.row + 1} of {len(screen.lines)}" if each.row is not None else "")
         for each in verdict.evidence
     ]
-    lines.append(f"  prompt    {verdict.prompt}{_why_not(verdict)}")
+    lines.append(f"  box       {verdict.prompt}{_why_not(verdict)}")
     lines.append(f"  provider  {signature.reason} (confidence {signature.confidence:.2f})")
     if verdict.losers:
         lines.append("lost")

@@ -57,13 +57,13 @@ class LazyGroup(click.Group):
     VERSION, "-V", "--version", prog_name="bullpen", message="%(prog)s %(version)s"
 )
 def bullpen() -> None:
-    r"""An open room for coding agents.
+    """An open room for coding agents.
 
     \b
     Examples:
       bullpen explain --file screen.txt --cmd claude
       bullpen evaluate tests/recordings/screens
-    """
+    """  # noqa: D301 - click wants the character, not its name
 
 
 def run(arguments: Sequence[str]) -> int:

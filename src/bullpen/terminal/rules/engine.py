@@ -125,7 +125,7 @@ def _try(rule: Rule, layout: Layout, screen: Screen) -> _Outcome:
         wanted = " or ".join(rule.prompt)
         outcome.missing = f"the prompt box is {layout.prompt_state}, not {wanted}"
     elif rule.prompt and not outcome.missing and layout.prompt:
-        text = layout.prompt.text.partition("\n")[0][:_MAX_TEXT]
+        text = _shown(layout.prompt.text.partition("\n")[0])
         outcome.evidence.append(Evidence("prompt", text, layout.prompt.top))
     return outcome
 
@@ -173,21 +173,25 @@ def _locate(literal: str, region: Region) -> Evidence:
     """The line a literal stands on, or the one it begins on if it is wrapped."""
     for offset, line in enumerate(region.lines):
         if literal in " ".join(line.split()):
-            return Evidence(region.name, line.strip()[:_MAX_TEXT], _row(region, offset))
+            return Evidence(region.name, _shown(line), _row(region, offset))
     return Evidence(region.name, literal, region.top)
 
 
 def _at(region: Region, match: re.Match[str]) -> Evidence:
     begin = match.start() + len(match[0]) - len(match[0].lstrip())  # `^\s*` may begin lines before
     offset = region.text.count("\n", 0, begin)
-    text = region.lines[offset].strip() if region.lines else ""
-    return Evidence(region.name, text[:_MAX_TEXT], _row(region, offset))
+    line = region.lines[offset] if region.lines else ""
+    return Evidence(region.name, _shown(line), _row(region, offset))
 
 
 def _place(region: Region, position: int) -> tuple[int, int]:
     before = region.text[:position]
     row = (region.top or 0) + before.count("\n")
     return row, len(before) - (before.rfind("\n") + 1)
+
+
+def _shown(line: str) -> str:
+    return " ".join(line.split())[:_MAX_TEXT]
 
 
 def _row(region: Region, offset: int) -> int | None:
