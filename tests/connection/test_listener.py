@@ -18,6 +18,7 @@ from bullpen.connection import (
     ContentLengthFramer,
     Context,
     SocketTransport,
+    Transport,
     WebSocketTransport,
     listen_tcp,
     listen_unix,
@@ -119,6 +120,23 @@ async def test_leaving_the_block_ends_every_connection_and_leaves_nothing() -> N
     await asyncio.sleep(0)
     assert listener.peers == 0
     assert descriptors() == before
+
+
+async def test_a_peer_whose_serving_is_cancelled_before_it_begins_is_hung_up_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    accept = Listener.accept
+
+    def accept_and_cancel(listener: Listener, transport: Transport) -> "asyncio.Task[None]":
+        serving = accept(listener, transport)
+        serving.cancel()
+        return serving
+
+    monkeypatch.setattr(Listener, "accept", accept_and_cancel)
+    async with listen_tcp("127.0.0.1", 0, echo) as listener:
+        peer = await client.open(tcp(listener))
+        await peer.wait_closed()
+        assert peer.is_clean
 
 
 async def test_one_peers_failure_is_noted_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:

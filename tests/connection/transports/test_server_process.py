@@ -46,23 +46,23 @@ async def test_what_the_server_prints_later_is_read_so_that_it_can_go_on() -> No
 
 @pytest.mark.requirement("D-18")
 @pytest.mark.parametrize(
-    ("does", "error", "words"),
+    ("does", "seconds", "error", "words"),
     [
-        ("exits", ExitedEarly, "exited with status 3: no licence before it was ready"),
-        ("exits having named its port", ExitedEarly, "exited with status 4"),
-        ("names a port there is not", BadPortLine, "no port in 'listening on port 123456'"),
-        ("names a port it does not serve", AddressError, "Connection refused"),
-        ("says something else", BadPortLine, "no port in 'Hello'"),
-        ("closes its stdout", BadPortLine, "no port in 'Hello'"),
-        ("says too much", BadPortLine, "no port in 'Hello'"),
-        ("says nothing", StartTimeout, "was not ready within 1 s"),
+        ("exits", 30, ExitedEarly, "exited with status 3: no licence before it was ready"),
+        ("exits having named its port", 30, ExitedEarly, "exited with status 4"),
+        ("names a port there is not", 30, BadPortLine, "no port in 'listening on port 123456'"),
+        ("names a port it does not serve", 30, AddressError, "Connection refused"),
+        ("says something else", 1, BadPortLine, "no port in 'Hello'"),
+        ("closes its stdout", 30, BadPortLine, "no port in 'Hello'"),
+        ("says too much", 30, BadPortLine, "no port in 'Hello'"),
+        ("says nothing", 1, StartTimeout, "was not ready within 1 s"),
     ],
 )
 async def test_each_way_not_to_come_up_has_its_own_error_and_leaves_no_process(
-    does: str, error: type[TransportError], words: str
+    does: str, seconds: float, error: type[TransportError], words: str
 ) -> None:
     before = descriptors()
-    transport = ServerProcessTransport([*SERVER, does], start_seconds=1)
+    transport = ServerProcessTransport([*SERVER, does], start_seconds=seconds)
     with pytest.raises(error, match=re.escape(words)):
         await Connection.builder().open(transport)
     assert not has_children()
