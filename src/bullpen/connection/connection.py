@@ -230,8 +230,13 @@ class Connection:
         self._give_up(request_id, tell_peer=True)
 
     def cancel(self, request_id: int) -> None:
-        """Tell the peer that a request is no longer wanted, and go on waiting for its response."""
+        """Tell the peer that a request is no longer wanted.
+
+        Its response is still waited for, unless the dialect leaves cancelled requests unanswered.
+        """
         self._tell_cancelled(request_id)
+        if not self._options.dialect.answers_cancelled:
+            self._give_up(request_id, tell_peer=False)
 
     def is_cancel(self, message: Message) -> bool:
         """Whether a message is this connection's dialect for giving up a request."""
@@ -650,8 +655,12 @@ class Connection:
             self._sweep = None
 
     async def _close(self, grace: float, caller: "asyncio.Task[Any] | None") -> None:
-        if grace and not self._dispatcher.is_idle:
-            await self._wait_for_handlers(grace)
+        if grace:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self._dispatcher.wait_answered()
+                    while self._handlers:  # they may work on after their answer
+                        await asyncio.wait(self._handlers)
         self._dispatcher.close(caller)
         await self._stop([task for task in (*self._handlers, *self._spawned) if task is not caller])
         transport, self._transport = self._transport, None
@@ -661,11 +670,6 @@ class Connection:
             except Exception:  # closing must come to its end
                 logger.exception("%s: the transport failed to close", self.name)
         await self._stop([*self._workers])
-
-    async def _wait_for_handlers(self, grace: float) -> None:
-        deadline = self._loop.time() + grace
-        while self._handlers and (left := deadline - self._loop.time()) > 0:
-            await asyncio.wait(self._handlers, timeout=left)
 
     async def _stop(self, tasks: "list[asyncio.Task[Any]]") -> None:
         for task in tasks:

@@ -65,6 +65,7 @@ class Dispatcher:
         self._runners_due = 0  # made, and starting in the loop's next round
         self._running = 0
         self._turn = 0  # changes whenever a runner begins to take from the inbox
+        self._all_answered: asyncio.Event | None = None  # once somebody waits for that
         self._is_finishing = False  # takes on nothing more
         self._is_closed = False  # and starts nothing more
         self._notifications = 0
@@ -172,13 +173,15 @@ class Dispatcher:
                 context.on_cancel()
             except Exception:  # what comes behind it in the reader is other people's
                 logger.exception("%s: cancelling %r failed", self.connection.name, context.method)
+            if not self._dialect.answers_cancelled:
+                self._answer_cancelled(context)
         else:  # still queued, or its handler handed the duty to answer to somebody else
             self._answer_cancelled(context)
 
     def answer(self, context: Context, response: Response) -> None:
         """Send the one response of a request and forget the request."""
         context.is_answered = True
-        self._open.pop(context, None)
+        self._forget(context)
         if context.batch is None:
             self.connection.send_response(response)
         else:
@@ -208,9 +211,11 @@ class Dispatcher:
         """Whether some of what is queued is taken up in the loop's next round."""
         return self._runners_due > 0
 
-    @property
-    def is_idle(self) -> bool:
-        return not self.inbox and not self._running and not self._lane_is_busy
+    async def wait_answered(self) -> None:
+        """Wait until every request has its answer, also those whose handler has returned."""
+        self._all_answered = asyncio.Event()
+        if self._open:
+            await self._all_answered.wait()
 
     def run(self) -> None:
         """Go on with what is queued: now if a runner waits for work, else in the next round."""
@@ -259,7 +264,7 @@ class Dispatcher:
                         if link.is_async or hasattr(outcome, "__await__"):  # type: ignore[union-attr]
                             outcome = await outcome
                         if outcome.__class__ is Declined:
-                            outcome = await self._chain.pass_on(outcome, context)
+                            outcome = await self._chain.pass_on(outcome, link, message, context)  # type: ignore[arg-type]
                         if not (context.is_answered or context.is_detached):  # type: ignore[redundant-expr]  # the handler may have
                             self.answer(context, Response(message.id, outcome))  # type: ignore[union-attr]
                         if is_observed:
@@ -318,7 +323,7 @@ class Dispatcher:
             if link.is_async or hasattr(outcome, "__await__"):  # type: ignore[union-attr]
                 outcome = await outcome
             if outcome.__class__ is Declined:
-                await self._chain.pass_on(outcome, context)
+                await self._chain.pass_on(outcome, link, message, context)  # type: ignore[arg-type]
             if self.connection.is_observed:
                 self.connection.trace(Stage.HANDLED, message)
         except asyncio.CancelledError as error:
@@ -359,12 +364,17 @@ class Dispatcher:
         if not context.is_answered:
             self._answer(context, answer)
 
+    def _forget(self, context: Context) -> None:
+        self._open.pop(context, None)
+        if self._all_answered is not None and not self._open:
+            self._all_answered.set()
+
     def _answer_cancelled(self, context: Context) -> None:
         if self._dialect.answers_cancelled:
             self._answer_error(context, REQUEST_CANCELLED, "request cancelled")
         else:
             context.is_answered = True
-            self._open.pop(context, None)
+            self._forget(context)
             if context.batch is not None:
                 self._fill(context.batch, context.slot, None)
 

@@ -8,16 +8,13 @@ returning, declines by returning `DECLINED`, and rewrites for those after it by 
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from bullpen.jsonrpc.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from bullpen.jsonrpc.wire import Error, Notification, Request, decode_value
-
-if TYPE_CHECKING:
-    from bullpen.connection.context import Context
 
 __all__ = ["DECLINED", "Chain", "Declined", "Handler", "Link", "error_for"]
 
@@ -93,14 +90,14 @@ class Chain:
         self.notifications = self._by_method(Notification)
         self.any = next((link for link in links if link.kind is None), None)
 
-    async def pass_on(self, declined: Declined, context: "Context") -> Any:
-        """Ask those after the first, which declined; return what the first to claim returned.
+    async def pass_on(
+        self, declined: Declined, link: Link, message: Request | Notification, context: Any
+    ) -> Any:
+        """Ask those after the link that declined; return what the first to claim returned.
 
         Raises:
             RpcError: nobody claimed it, its params do not fit, or a handler said so.
         """
-        message, link = context.message, context.link
-        assert link is not None
         outcome: Any = declined
         while outcome.__class__ is Declined:
             message = outcome.message or message

@@ -13,7 +13,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from msgspec import UNSET
@@ -51,6 +51,9 @@ from bullpen.errors import BullpenError
 from bullpen.jsonrpc.errors import INVALID_PARAMS, RemoteError, RpcError
 from bullpen.jsonrpc.framing import ContentLengthFramer
 from bullpen.jsonrpc.wire import Message, Notification, Request, Response, decode_value
+
+if TYPE_CHECKING:
+    from bullpen.connection.transports.process import ProcessTransport
 
 __all__ = ["MessageRouter", "RouterStats"]
 
@@ -251,6 +254,7 @@ class MessageRouter:
     def __init__(self, connection: Connection, routes: _Routes) -> None:
         self._connection = connection
         self._routes = routes
+        self._process: ProcessTransport | None = None
         self._finalizer = weakref.finalize(self, _let_go, connection)
         self._finalizer.atexit = False
 
@@ -292,12 +296,14 @@ class MessageRouter:
 
         framer = ContentLengthFramer()
         if over == "tcp":
-            transport: Transport = ServerProcessTransport(
+            transport: ProcessTransport = ServerProcessTransport(
                 command, env=env, cwd=cwd, start_seconds=timeout, framer=framer
             )
         else:
             transport = SubprocessTransport(command, env=env, cwd=cwd, framer=framer)
-        return await cls.open(transport, builder=builder)
+        router = await cls.open(transport, builder=builder)
+        router._process = transport
+        return router
 
     def __repr__(self) -> str:
         return f"<MessageRouter {len(self._routes.queues)} sessions on {self._connection!r}>"
@@ -318,6 +324,11 @@ class MessageRouter:
         self._finalizer.detach()
         self._routes.stop(None)
         await self._connection.aclose()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the server, if it was started here."""
+        return self._process.pid if self._process is not None else None
 
     @property
     def is_stopped(self) -> bool:
