@@ -73,7 +73,7 @@ async def test_a_tool_of_ours_is_called_and_its_result_reaches_the_model(
 
 
 @GENERATIONS
-@pytest.mark.requirement("L-9", "L-46")
+@pytest.mark.requirement("L-9")
 @pytest.mark.parametrize("allow", [True, False], ids=["granted", "refused"])
 async def test_what_a_session_asks_leave_for_happens_only_if_it_is_granted(
     name: str,
