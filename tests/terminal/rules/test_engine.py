@@ -219,10 +219,15 @@ when = [{ region = "dialog", all = ["/^====/", "sure?"], none = ["* said"] }]
 
 @pytest.mark.parametrize(
     ("line", "holds"),
-    [("\x1b[31m* bad\x1b[0m", True), ("* bad\x1b[0m", False), ("* bad", True)],
-    ids=["red", "plain", "unknown"],
+    [
+        ("\x1b[31m* bad\x1b[0m", True),
+        ("\x1b[34mblue\x1b[0m\n* bad", False),
+        ("\x1b[1m* bad\x1b[0m", True),
+        ("* bad", True),
+    ],
+    ids=["red", "plain", "without colours", "without attributes"],
 )
-def test_a_tone_is_asked_for_only_where_there_are_tones(line: str, holds: bool) -> None:
+def test_a_colour_is_asked_for_only_where_there_are_colours(line: str, holds: bool) -> None:
     tone = """
 [[rules]]
 name = "red"
@@ -234,7 +239,7 @@ when = [{ region = "reply", any = ['/\\A\\* /'], tone = "red" }]
         verdict(f"{line}\n--------------------\n>\n--------------------", tone).rule == "red"
     ) is holds
     required = tone.replace('tone = "red" }', 'tone = "red", tone_required = true }')
-    is_known = "\x1b" in line
+    is_known = "\x1b[3" in line
     assert (
         verdict(f"{line}\n--------------------\n>\n--------------------", required).rule == "red"
     ) is (holds and is_known)

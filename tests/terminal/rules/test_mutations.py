@@ -172,6 +172,22 @@ def test_a_draft_that_imitates_chrome_is_a_draft(provider: str, imitation: str) 
     assert (after.activity, after.ready) == (Activity.IDLE, False)
 
 
+@pytest.mark.parametrize(
+    "text", ["API Error: 500 boom", "API Error: Request rejected (429) · slow down"]
+)
+def test_a_reply_of_claude_that_quotes_an_error_is_told_by_its_colour(text: str) -> None:
+    label = label_of("claude/claude_idle_after_reply_120x40_1")
+    shown = screen(label)
+    row = next(row for row, line in enumerate(shown.lines) if line.startswith("● Echo"))
+    lines = (*shown.lines[:row], f"● {text}", *shown.lines[row + 1 :])
+    tones = (*shown.tones[:row], "p" * 80, *shown.tones[row + 1 :])
+    quoted = msgspec.structs.replace(shown, lines=lines, tones=tones)
+    assert verdict(quoted, "claude").activity is Activity.IDLE
+    tones = (*shown.tones[:row], "c" * 80, *shown.tones[row + 1 :])
+    failed = msgspec.structs.replace(shown, lines=lines, tones=tones)
+    assert verdict(failed, "claude").activity in (Activity.ERROR, Activity.RATE_LIMITED)
+
+
 def words_changed(shown: Screen, spare: list[re.Pattern[str]]) -> Screen:
     """Return the screen with other letters in every line that no rule looks for."""
 

@@ -160,7 +160,7 @@ def _find(clause: Clause, text: str, region: Region, screen: Screen) -> Evidence
         evidence = _at(region, match)
         if not clause.tone or region.top is None:
             return evidence
-        if not screen.has_tones:
+        if not (screen.has_colours if clause.tone in ("red", "coloured") else screen.has_tones):
             return None if clause.tone_required else evidence
         start = match.start("tone") if "tone" in pattern.groupindex else match.start()
         row, column = _place(region, start)

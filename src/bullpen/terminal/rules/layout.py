@@ -256,13 +256,15 @@ def _is_placeholder(screen: Screen, shape: PromptShape, typed: list[tuple[int, i
         start = width_of(screen.lines[row][:column])
         if screen.cursor.y != row or screen.cursor.x > start:
             return False
-    if screen.has_tones:
-        return all(
-            screen.tone(row, column + offset) == FAINT
-            for row, column, text in typed
-            for offset, char in enumerate(text)
-            if not char.isspace()
-        )
+    if screen.has_tones and all(
+        screen.tone(row, column + offset) == FAINT
+        for row, column, text in typed
+        for offset, char in enumerate(text)
+        if not char.isspace()
+    ):
+        return True
+    if screen.has_tones and not screen.cursor:
+        return False
     text = " ".join(" ".join(text.split()) for _, _, text in typed)
     return any(
         pattern.search(text) if isinstance(pattern, re.Pattern) else text.startswith(pattern)

@@ -59,6 +59,11 @@ class Screen(msgspec.Struct, frozen=True):
         return bool(self.tones)
 
     @property
+    def has_colours(self) -> bool:
+        """Something on it is coloured; on a terminal without colours nothing is."""
+        return any(RED in tones or COLOURED in tones for tones in self.tones)
+
+    @property
     def end(self) -> int:
         """The row after the last one that shows anything."""
         return next((row + 1 for row in reversed(range(len(self.lines))) if self.lines[row]), 0)
