@@ -13,7 +13,7 @@ import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bullpen.connection.errors import CommandNotFound, ProcessExited, TransportClosed
 from bullpen.connection.transport import Receiver
@@ -173,9 +173,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self.stdout = -1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
-        self.pid = transport.get_pid()
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self.pid = self._transport.get_pid()
 
     def process_exited(self) -> None:
         # Asked at once: later, the number might be somebody else's.
