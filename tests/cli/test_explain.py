@@ -34,6 +34,7 @@ claude is waiting_approval, not ready for a message
 lost
   approval-plan (waiting_approval): outranked: priority 93, not 94
   menu (waiting_input): outranked: priority 90, not 94
+  choice (waiting_input): outranked: priority 65, not 94
 """)
 
 
