@@ -2,7 +2,7 @@
 
 Every contender reads and writes one end of a `socketpair` with newline framing, sends the same
 method and params, and answers with an async handler that returns the params: all that differs is
-the library in between. Ours keeps its default timeout; theirs have none to keep.
+the library in between. Neither SDK bounds how long a request waits, so ours is told not to.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ async def open_ours() -> AsyncIterator[Request]:
     here, there = socket.socketpair()
     async with (
         Connection.builder().on_request("echo", echo).connect(SocketTransport.over(there)),
-        Connection.builder().connect(SocketTransport.over(here)) as connection,
+        Connection.builder().timeout(None).connect(SocketTransport.over(here)) as connection,
     ):
         yield functools.partial(connection.request, "echo", PARAMS)
 
