@@ -365,7 +365,7 @@ class SessionChannel:
             try:
                 await self.answer_tool_call(outcome.call, error=reason)
             except BaseException:
-                self._leave_turn()
+                self.leave_turn()
                 raise
 
     async def read_streaming_for_tools(self, on_chunk: OnChunk | None = None) -> StreamingOutcome:
@@ -405,8 +405,15 @@ class SessionChannel:
 
     async def abort(self) -> None:
         """End the turn that runs, at the other side and here; the next one begins clean."""
-        self._leave_turn()
+        self.leave_turn()
         await self.settle()
+
+    def leave_turn(self) -> None:
+        """Give the turn up: tell the other side, without waiting; `settle` sees to what comes."""
+        self._turn = Turn()
+        if self._queue.end is None:
+            self._drain_seconds = DRAIN_SECONDS
+            self.router.post("session.abort", {"sessionId": self.session_id})
 
     async def settle(self) -> None:
         """Throw away what a given-up turn left behind, up to its end.
@@ -478,7 +485,7 @@ class SessionChannel:
             self._drain_seconds = ERROR_DRAIN_SECONDS
             raise
         except BaseException:  # cancelled, most likely
-            self._leave_turn()
+            self.leave_turn()
             raise
 
     def _end_turn(self, turn: Turn, event: SessionEvent, on_chunk: OnChunk | None) -> bool:
@@ -492,13 +499,6 @@ class SessionChannel:
             self._turn = Turn()
             return True
         return False
-
-    def _leave_turn(self) -> None:
-        """Tell the other side to stop, without waiting; what comes of it is for `settle`."""
-        self._turn = Turn()
-        if self._queue.end is None:
-            self._drain_seconds = DRAIN_SECONDS
-            self.router.post("session.abort", {"sessionId": self.session_id})
 
     def _failure(self, event: SessionEvent) -> SessionFailed:
         message = event.data.get("message")

@@ -594,5 +594,8 @@ def _tool_result(result: Any, error: str | None) -> dict[str, Any]:
         return {"textResultForLlm": error, "resultType": "failure", "error": error}
     if isinstance(result, dict) and "textResultForLlm" in result:
         return {"resultType": "success", **result}
-    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    try:
+        text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    except (TypeError, ValueError, RecursionError) as failure:
+        return _tool_result(None, f"the tool's result cannot be sent: {failure}")
     return {"textResultForLlm": text, "resultType": "success"}

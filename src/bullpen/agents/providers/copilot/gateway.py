@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from bullpen.agents.providers.copilot.session import CopilotSession
 from bullpen.connection.channel import Permit, SessionLimits
+from bullpen.connection.errors import RouterStopped
 from bullpen.connection.router import MessageRouter, RouterStats
 
 __all__ = ["CopilotGateway"]
@@ -25,6 +26,7 @@ class CopilotGateway:
     def __init__(self, start: Start) -> None:
         self._start = start
         self._starting: asyncio.Task[MessageRouter] | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -48,7 +50,7 @@ class CopilotGateway:
 
         Raises:
             StartError: the server did not come up.
-            RouterError: it did, but the session did not.
+            RouterError: it did, but the session did not; `RouterStopped` after `aclose`.
         """
         router = await self._router()
         options: dict[str, Any] = {"permit": permit, "limits": limits or SessionLimits()}
@@ -60,7 +62,8 @@ class CopilotGateway:
         return (await self._router()).stats()
 
     async def aclose(self) -> None:
-        """End every session and the server."""
+        """End every session and the server. Nothing can be opened afterwards."""
+        self._is_closed = True
         starting, self._starting = self._starting, None
         if starting is None:
             return
@@ -70,10 +73,16 @@ class CopilotGateway:
             await outcome.aclose()
 
     async def _router(self) -> MessageRouter:
+        if self._is_closed:
+            raise RouterStopped
         if self._starting is None or self._is_over(self._starting):
             self._starting = asyncio.ensure_future(self._start())
+        starting = self._starting
         # One caller that stops waiting must not end the start the others wait for.
-        return await asyncio.shield(self._starting)
+        await asyncio.wait([starting])
+        if starting.cancelled():
+            raise RouterStopped
+        return starting.result()
 
     @staticmethod
     def _is_over(starting: "asyncio.Task[MessageRouter]") -> bool:

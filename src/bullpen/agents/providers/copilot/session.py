@@ -9,12 +9,14 @@ from typing import Any, Self
 import msgspec
 
 from bullpen.connection.channel import SessionChannel
+from bullpen.connection.errors import RequestTimeout, SessionFailed
 from bullpen.connection.routed import Cancelled, Idle, ToolCall
 from bullpen.connection.router import MessageRouter
 
 __all__ = ["CopilotSession", "Tool"]
 
 MAX_TOOL_CALLS = 50  # in one turn; a model that calls more is going round in circles
+SEND_SECONDS = 30.0  # the server takes a prompt within milliseconds, whatever it makes of it
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +98,11 @@ class CopilotSession:
         tools: Sequence[Tool],
         on_chunk: Callable[[str], object] | None = None,
     ) -> str:
-        """Send a prompt the model may use tools for, and return the whole answer."""
+        """Send a prompt the model may use tools for, and return the whole answer.
+
+        Raises:
+            SessionFailed: the model called tools without end; the next turn begins clean.
+        """
         async with self._turn:
             session = await self._tool_session(tools)
             channel = session.channel
@@ -106,8 +112,13 @@ class CopilotSession:
                 if isinstance(outcome, Idle):
                     return outcome.text
                 await session.run(outcome.call)
+            outcome = await channel.read_streaming_for_tools(on_chunk)
+            if isinstance(outcome, Idle):
+                return outcome.text
+            reason = f"more than {MAX_TOOL_CALLS} tool calls"
+            await channel.answer_tool_call(outcome.call, error=reason)
             await channel.abort()
-            return ""
+            raise SessionFailed(channel.session_id, reason)
 
     async def aclose(self) -> None:
         """End the session, at the server too."""
@@ -118,7 +129,11 @@ class CopilotSession:
     async def _send(self, channel: SessionChannel, prompt: str) -> None:
         await channel.settle()
         params = {"sessionId": channel.session_id, "prompt": prompt}
-        await self._router.request("session.send", params)
+        try:
+            await self._router.request("session.send", params, timeout=SEND_SECONDS)
+        except (asyncio.CancelledError, RequestTimeout):
+            channel.leave_turn()  # for it may have begun
+            raise
 
     async def _tool_session(self, tools: Sequence[Tool]) -> "_ToolSession":
         if self._tools is not None and self._tools.offers(tools):
@@ -149,10 +164,14 @@ class _ToolSession:
             await self.channel.answer_tool_call(call, error=f"no tool {call.params.tool_name!r}")
             return
         try:
-            result = tool.run(call.params.arguments)
-            if inspect.isawaitable(result):
-                result = await result
-        except Exception as error:  # noqa: BLE001 - the model is told, and may do better
-            await self.channel.answer_tool_call(call, error=f"{type(error).__name__}: {error}")
-        else:
-            await self.channel.answer_tool_call(call, result)
+            try:
+                result = tool.run(call.params.arguments)
+                if inspect.isawaitable(result):
+                    result = await result
+            except Exception as error:  # noqa: BLE001 - the model is told, and may do better
+                await self.channel.answer_tool_call(call, error=f"{type(error).__name__}: {error}")
+            else:
+                await self.channel.answer_tool_call(call, result)
+        except BaseException:  # nobody waits for the turn any more
+            self.channel.leave_turn()
+            raise
