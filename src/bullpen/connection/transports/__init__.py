@@ -1,4 +1,5 @@
-"""The transports: sockets, pipes, stream pairs, subprocesses, WebSockets and channels in memory.
+"""The transports: sockets, pipes, streams, programs, our own stdio, WebSockets, channels in memory.
 
-None of them knows the protocol or another transport; `frames` is what those with bytes share.
+None of them knows the protocol. `frames` is what those with bytes share, `descriptor` those with
+file descriptors, `process` those that start a program; `stream` is also under WebSockets.
 """
