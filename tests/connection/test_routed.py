@@ -252,10 +252,10 @@ async def text_of(*events: tuple[str, dict[str, Any]]) -> str:
         [(MESSAGE, {"content": "hello"}), (COMPLETED, {"content": "hello"})],
         [(MESSAGE, {"content": "hello", "messageId": "m"}), (COMPLETED, {"content": "hello"})],
         [(MESSAGE, {"content": "hello"}), (COMPLETED, {"content": "hello", "messageId": "m"})],
-        [(DELTA, {"deltaContent": "hel"}), (DELTA, {"deltaContent": "lo"})],
+        [(DELTA, {"deltaContent": "he"}), (DELTA, {"deltaContent": "llo"})],
         [
-            (DELTA, {"deltaContent": "hel", "messageId": "m"}),
-            (DELTA, {"deltaContent": "lo", "messageId": "m"}),
+            (DELTA, {"deltaContent": "he", "messageId": "m"}),
+            (DELTA, {"deltaContent": "llo", "messageId": "m"}),
             (MESSAGE, {"content": "hello", "messageId": "m"}),
             (COMPLETED, {"content": "hello", "messageId": "m"}),
             (TURN_END, {"content": "hello"}),
