@@ -88,17 +88,14 @@ class FakeSession:
 
     def message(self, text: str, message_id: str = "") -> None:
         """Send a whole message."""
-        data = {
+        data: dict[str, Any] = {
             "messageId": message_id or self._message_id(),
-            "originatingMessageId": self._origin,
-            "model": self.model,
             "content": text,
             "toolRequests": [],
             "interactionId": self._origin,
-            "turnId": "0",
-            "rte": False,
-            "apiCallId": self._mint("call"),
         }
+        if self.protocol > 2:
+            data |= {"originatingMessageId": self._origin, "model": self.model, "turnId": "0"}
         self.emit("assistant.message", data)
 
     def say(self, *pieces: str) -> None:
