@@ -26,6 +26,8 @@ from bullpen.connection import (
 )
 from tests.connection.peers import MessagePeer, StreamPeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 
 def echo(params: Any, context: Context) -> Any:
     return params

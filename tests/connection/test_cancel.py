@@ -28,6 +28,8 @@ from bullpen.connection import (
 from bullpen.jsonrpc.errors import AlreadyAnsweredError
 from tests.connection.peers import MessagePeer, StreamPeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 CANCELLED = Error(-32800, "request cancelled")
 
 
@@ -314,6 +316,38 @@ async def test_a_handler_that_will_not_be_interrupted_is_answered_with_what_it_r
         await peer.say(cancel(1), Request(2, "after"))
         await peer.heard(2)
         assert peer.responses == {1: Response(1, "cleaned up"), 2: Response(2, "undisturbed")}
+
+
+@pytest.mark.requirement("contract:C3")
+@pytest.mark.parametrize("insists", [False, True], ids=["it gives in", "it insists"])
+async def test_after_a_cancelled_handler_the_next_finds_a_task_that_nobody_cancelled(
+    insists: bool,
+) -> None:
+    cancelling: list[int] = []
+
+    async def handle(params: str, context: Context) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling.append(task.cancelling())
+        if params == "victim":
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                if not insists:
+                    raise
+
+    peer = MessagePeer()
+    builder = Connection.builder().dialect(ACP).on_request("m", handle)
+    async with asyncio.timeout(5), builder.connect(peer):
+        for n in range(3):
+            await peer.say(Request(n, "m", "victim"))
+            await settle()
+            await peer.say(cancel(n))
+            await settle()
+            await peer.say(Request(-n - 1, "m", "next"))
+            await settle()
+        assert cancelling == [0] * 6
+        assert len(peer.responses) == 6
 
 
 @pytest.mark.requirement("contract:C3")

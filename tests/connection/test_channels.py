@@ -29,6 +29,8 @@ from bullpen.jsonrpc import codec, wire
 from bullpen.testing import Recorder
 from tests.connection.peers import settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 
 @pytest.fixture
 def no_json(monkeypatch: pytest.MonkeyPatch) -> None:

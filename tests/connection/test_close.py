@@ -31,6 +31,8 @@ from bullpen.connection import (
 from bullpen.connection import connection as connection_module
 from tests.connection.peers import MessagePeer, StreamPeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 
 async def for_ever(params: Any, context: Context) -> None:
     await asyncio.get_running_loop().create_future()
@@ -359,6 +361,16 @@ async def test_closing_answers_every_open_request_once() -> None:
 
 
 @pytest.mark.requirement("contract:X3")
+async def test_a_close_of_our_own_does_not_wait_for_handlers_to_finish() -> None:
+    peer = MessagePeer()
+    builder = Connection.builder().on_request("m", for_ever).limits(Limits(finish_seconds=3600))
+    async with asyncio.timeout(5), builder.connect(peer) as connection:
+        await peer.say(Request(1, "m"))
+        await connection.aclose()
+        assert 1 in peer.responses
+
+
+@pytest.mark.requirement("contract:X3")
 async def test_closing_twice_or_from_many_places_at_once_is_closing() -> None:
     peer = MessagePeer()
     async with (
@@ -456,8 +468,10 @@ async def test_a_handler_that_refuses_to_be_cancelled_holds_the_close_no_longer_
 ) -> None:
     monkeypatch.setattr(connection_module, "CLOSE_SECONDS", 0.01)
     release = asyncio.Event()
+    begun: list[Any] = []
 
     async def refuse(params: Any, context: Context) -> str:
+        begun.append(params)
         while not release.is_set():
             with contextlib.suppress(asyncio.CancelledError):
                 await release.wait()
@@ -468,13 +482,14 @@ async def test_a_handler_that_refuses_to_be_cancelled_holds_the_close_no_longer_
         Connection.builder().name("stubborn").on_request("m", refuse).on_notification("m", refuse)
     )
     async with asyncio.timeout(5), builder.connect(peer) as connection:
-        await peer.say(Request(1, "m"), Notification("m"), Notification("m"))
+        await peer.say(Request(1, "m", 1), Notification("m", 2), Notification("m", 3))
         await settle()
         await connection.aclose()
         assert peer.is_closed
         assert "stubborn: stubborn:handlers does not end" in caplog.text
         release.set()
         await settle()
+        assert begun == [1, 2]  # and what was queued behind them begins no more
         assert peer.sent == []  # an answer that nobody can receive any more is dropped
 
 

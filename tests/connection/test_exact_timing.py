@@ -18,6 +18,8 @@ from bullpen.connection import (
 from bullpen.testing import ManualClock, create_mock_transport
 from tests.connection.peers import settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 
 @pytest.mark.requirement("T-49", "T-36", "T-03")
 async def test_a_conversation_with_every_message_where_the_test_puts_it() -> None:

@@ -35,6 +35,8 @@ from bullpen.connection import (
 from bullpen.jsonrpc.errors import AlreadyAnsweredError
 from tests.connection.peers import MessagePeer, StreamPeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 
 def echo(params: Any, context: Context) -> Any:
     return params
@@ -644,6 +646,26 @@ async def test_what_a_handler_sets_in_context_variables_no_other_sees(
         await settle(200)
         assert seen == ["unset"] * sum(map(len, reads))
     assert variable.get() == "unset"
+
+
+@pytest.mark.requirement("contract:O3")
+def test_handlers_are_kept_apart_where_no_variable_was_set_at_all() -> None:
+    seen: list[str] = []
+
+    def handle(params: Any, context: Context) -> None:
+        seen.append(variable.get())
+        variable.set("set")
+
+    async def serve() -> None:
+        assert len(contextvars.copy_context()) == 0
+        peer = MessagePeer()
+        async with Connection.builder().on_request("m", handle).connect(peer):
+            for n in range(3):
+                await peer.say(*(Request(3 * n + index, "m") for index in range(3)))
+                await settle()
+
+    contextvars.Context().run(asyncio.run, serve())
+    assert seen == ["unset"] * 9
 
 
 class Alike:

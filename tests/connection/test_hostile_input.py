@@ -25,6 +25,8 @@ from bullpen.errors import BullpenError
 from bullpen.jsonrpc.errors import FramingLostError
 from tests.connection.peers import StreamPeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 PROBE = b'{"id":"probe","method":"echo","params":"still here"}'
 
 

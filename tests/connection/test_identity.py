@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from bullpen.connection import Connection, Context, Request, Response
 from tests.connection.peers import MessagePeer, StreamPeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 
 def echo(params: Any, context: Context) -> Any:
     return params

@@ -21,6 +21,8 @@ from bullpen.connection import (
 )
 from tests.connection.peers import MessagePeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 
 @pytest.mark.requirement("T-21")
 async def test_an_outgoing_request_is_seen_asked_for_given_an_id_and_sent() -> None:

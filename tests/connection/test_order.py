@@ -22,6 +22,8 @@ from bullpen.connection import (
 )
 from tests.connection.peers import MessagePeer, StreamPeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 # Going out
 
 
@@ -255,6 +257,31 @@ async def test_a_request_handler_whose_wait_is_cancelled_elsewhere_is_answered_a
         responses = peer.responses
         assert responses.pop(1).error.code == -32603  # type: ignore[union-attr]
         assert [response.result for response in responses.values()] == ["first", "second", "third"]
+
+
+@pytest.mark.requirement("contract:O3", "contract:B6")
+async def test_those_that_waited_their_turn_begin_when_it_comes_and_need_no_new_message() -> None:
+    release = [asyncio.Event(), asyncio.Event()]
+    begun: list[Any] = []
+
+    async def wait(params: int, context: Context) -> None:
+        begun.append(params)
+        if params < 2:
+            await release[params].wait()
+
+    peer = MessagePeer()
+    limits = Limits(running_handlers=2)
+    builder = Connection.builder().on_request("m", wait).on_notification("m", wait).limits(limits)
+    async with asyncio.timeout(5), builder.connect(peer):
+        await peer.say(Request(0, "m", 0), Request(1, "m", 1), Request(2, "m", 2))
+        await peer.say(Notification("m", 3), Request(4, "m", 4))
+        await settle()
+        assert begun == [0, 1]
+        release[0].set()
+        await settle()
+        assert begun == [0, 1, 2, 3, 4]
+        release[1].set()
+        await peer.heard(4)
 
 
 @pytest.mark.requirement("contract:O4", "L-11", "L-16")

@@ -28,6 +28,8 @@ from bullpen.errors import BullpenError
 from bullpen.testing import ManualClock
 from tests.connection.peers import MessagePeer, StreamPeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 
 def answer(message: Message, result: Any) -> Response:
     assert isinstance(message, Request)

@@ -18,6 +18,8 @@ from bullpen.connection import (
 )
 from tests.connection.peers import MessagePeer, settle
 
+pytestmark = pytest.mark.usefixtures("no_escaped_errors")
+
 
 @pytest.mark.requirement("T-15")
 async def test_spawned_work_runs_while_messages_flow_and_ends_with_the_connection() -> None:
