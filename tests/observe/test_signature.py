@@ -66,6 +66,7 @@ def test_an_event_that_lacks_any_of_it_is_inconclusive(field: str) -> None:
         ("claude", ["claude"]),
         ("claude", ["/opt/bin/claude", "--resume"]),
         ("claude", ["node", "/x/node_modules/@anthropic-ai/claude-code/cli.js"]),
+        ("claude", ["/home/me/.local/share/claude/versions/2.1.325", "--resume"]),
         ("claude", ["claude", "100"]),  # exec -a claude sleep 100
         ("codex", ["node", "/x/node_modules/.bin/codex"]),
         ("codex", ["node", "--no-warnings", "-r", "x.js", "/x/@openai/codex/bin/codex.js"]),
@@ -117,11 +118,12 @@ def test_an_agent_in_the_background_or_within_another_program_is_not_the_panes(
         ["gemini", "--acp"],
         ["opencode", "serve", "--port", "1"],
         ["copilot", "--version"],
+        ["./1.2.3"],
     ],
     ids=" ".join,
 )
 def test_a_path_or_a_service_of_that_name_is_no_agent(argv: list[str]) -> None:
-    command = argv[0]
+    command = argv[0].removeprefix("./")
     assert classify(command, *argv, title="a title", lines=("text",)).provider is None
 
 

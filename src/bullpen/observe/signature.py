@@ -54,6 +54,7 @@ _WRAPPERS = frozenset(
     ]
 )
 _TAKES_VALUE = frozenset(["-r", "--require", "--import", "--loader", "--experimental-loader", "-C"])
+_SCRIPTS = (".js", ".mjs", ".cjs", ".ts")
 _VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
 
 
@@ -258,19 +259,21 @@ def _is_program(path: str, program: Program) -> bool:
     name = _basename(path)
     if name in program.names:
         return True
-    parts = f"{path}/"
-    in_package = any(
-        f"/{package}/" in parts or parts.startswith(f"{package}/") for package in program.packages
-    )
-    return in_package and name.endswith((".js", ".mjs", ".cjs", ".ts"))
+    inside = f"/{path}/"
+    is_in_package = any(f"/{package}/" in inside for package in program.packages)
+    return is_in_package and (name.endswith(_SCRIPTS) or bool(_VERSION.fullmatch(name)))
 
 
 def _named_by_command(facts: PaneFacts, provider: Provider, program: Program) -> str:
     if facts.arguments and facts.arguments[1:2] and facts.arguments[1] in program.services:
         return ""
     is_named = _basename(facts.command) in program.names
-    # Claude's executable may be a file named after its version.
-    is_version = provider is Provider.CLAUDE and _VERSION.fullmatch(facts.command)
+    # Claude's executable may be a file named after its version. If more is known, that decides.
+    is_version = (
+        provider is Provider.CLAUDE
+        and facts.arguments is None
+        and _VERSION.fullmatch(facts.command)
+    )
     return facts.command if is_named or is_version else ""
 
 
