@@ -103,6 +103,33 @@ async def test_the_timers_of_answered_cancelled_and_abandoned_requests_are_calle
         assert clock.waiting == 0
 
 
+@pytest.mark.requirement("T-49", "contract:C2", "contract:X3")
+async def test_the_default_timeout_goes_on_after_a_quiet_time_and_ends_with_the_connection() -> (
+    None
+):
+    clock = ManualClock()
+    transport, mock = create_mock_transport()
+    builder = Connection.builder().timeout(30).clock(clock)
+    async with asyncio.timeout(5), builder.connect(transport) as connection:
+        answered = asyncio.create_task(connection.request("m"))
+        mock.send_response((await mock.receive_request()).id, None)
+        await answered
+        clock.advance(1000)
+        assert clock.waiting == 0
+        late = asyncio.create_task(connection.request("m"))
+        await mock.receive_request()
+        clock.advance(30)
+        with pytest.raises(RequestTimeout):
+            await late
+        open_ = asyncio.create_task(connection.request("m"))
+        await mock.receive_request()
+        assert clock.waiting == 1
+        await connection.aclose()
+        assert clock.waiting == 0
+        with pytest.raises(ConnectionClosed):
+            await open_
+
+
 @pytest.mark.requirement("T-49", "contract:C2")
 async def test_without_a_timeout_a_request_waits_as_long_as_it_takes() -> None:
     clock = ManualClock()

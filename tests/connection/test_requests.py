@@ -193,7 +193,7 @@ async def test_params_that_are_not_given_are_not_sent() -> None:
 @pytest.mark.requirement("error:unserializable")
 async def test_params_that_cannot_be_written_are_refused_and_leave_nothing_behind() -> None:
     peer = StreamPeer()
-    async with asyncio.timeout(5), Connection.builder().connect(peer) as connection:
+    async with asyncio.timeout(5), Connection.builder().dialect(ACP).connect(peer) as connection:
         with pytest.raises(LocalProtocolError, match="not serializable"):
             await connection.request("m", object())
         with pytest.raises(LocalProtocolError, match="not serializable"):
