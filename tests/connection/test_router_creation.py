@@ -401,6 +401,7 @@ async def test_creations_cancelled_and_refused_at_random_leave_the_others_whole(
         outcomes = await asyncio.gather(*creating, return_exceptions=True)
         made = [outcome for outcome in outcomes if isinstance(outcome, tuple)]
         await server.wait_sessions(len(made))
+        await router.request("ping")  # every answer that was on its way is here
         for session_id, channel in made:
             start = await next_event(channel, "session.start")
             assert start.data["sessionId"] == session_id
