@@ -225,6 +225,32 @@ async def test_a_handler_may_decline_or_rewrite_for_those_after_it() -> None:
 
 
 @pytest.mark.requirement("T-41")
+async def test_handlers_are_asked_one_by_one_until_the_first_claims() -> None:
+    asked: list[str] = []
+
+    def handler(name: str, outcome: Any) -> Any:
+        def handle(params: Any, context: Context) -> Any:
+            asked.append(name)
+            return outcome
+
+        return handle
+
+    builder = (
+        Connection.builder()
+        .on_request("m", handler("first", DECLINED))
+        .on_message(handler("second", DECLINED))
+        .on_request("other", handler("never", "wrong"))
+        .on_request("m", handler("third", "claimed"))
+        .on_message(handler("never", "too late"))
+    )
+    peer = MessagePeer()
+    async with asyncio.timeout(5), builder.connect(peer):
+        await peer.say(Request(1, "m"))
+        assert await peer.heard(1) == [Response(1, "claimed")]
+        assert asked == ["first", "second", "third"]
+
+
+@pytest.mark.requirement("T-41")
 async def test_a_chain_of_thousands_of_handlers_needs_no_deep_stack() -> None:
     builder = Connection.builder()
     for _ in range(3000):

@@ -97,6 +97,26 @@ async def test_a_response_that_comes_before_sending_has_returned_is_still_correl
         assert connection.stats().requests_pending == 0
 
 
+@pytest.mark.requirement("T-11", "error:response-hook", "contract:X1")
+async def test_what_goes_wrong_before_sending_has_returned_is_raised_as_at_any_other_time() -> None:
+    def react(message: Message) -> None:
+        assert isinstance(message, Request)
+        if message.method == "end":
+            peer.end()
+        else:
+            peer.say_now(Response(message.id, "early"))
+
+    def fail(result: Any) -> None:
+        raise LookupError(result)
+
+    peer = MessagePeer(react)
+    async with asyncio.timeout(5), Connection.builder().connect(peer) as connection:
+        with pytest.raises(LookupError, match="early"):
+            await connection.request("m", on_result=fail)
+        with pytest.raises(ConnectionClosed):
+            await connection.request("end")
+
+
 @pytest.mark.requirement("contract:I2", "T-14", "L-22")
 async def test_unknown_and_duplicate_responses_disturb_nobody_and_are_counted() -> None:
     peer = MessagePeer()
