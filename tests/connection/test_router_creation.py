@@ -335,6 +335,7 @@ async def test_a_session_that_was_tried_again_is_not_destroyed_for_the_first_try
         first.respond({"sessionId": "one"})
         server.sessions["one"].emit("number", {"number": 1})
         assert await numbers(channel, 1) == [1]
+        await router.request("ping")
         assert (server.count("session.destroy"), router.stats().orphans) == (0, 0)
 
 
