@@ -174,7 +174,8 @@ class SessionQueue:
             if self.handler_task is asyncio.current_task():
                 raise WouldDeadlock(self.session_id)
             raise SessionBusy(self.session_id)
-        if self._parking.is_taken:
+        parking = self._parking
+        if parking.wake is not None and not parking.is_done:
             raise SessionBusy(self.session_id)
 
     def next(self) -> Parking:
@@ -183,14 +184,15 @@ class SessionQueue:
         Raises:
             BullpenError: there will be none; what was queued has been read.
         """
-        if self._parking.is_taken:  # also by one who has been called and not come yet
-            raise SessionBusy(self.session_id)
+        parking = self._parking
+        if parking.wake is not None and not parking.is_done:
+            raise SessionBusy(self.session_id)  # also when who waits was called and is to come yet
         if self.end is not None:
             raise _again(self.end)
-        if self._parking.is_done:  # the wait there was cancelled
-            self._parking = Parking(asyncio.get_running_loop())
-        self._reader = self._parking
-        return self._parking
+        if parking.is_done:  # the wait there was cancelled
+            self._parking = parking = Parking(asyncio.get_running_loop())
+        self._reader = parking
+        return parking
 
     def finish(self, error: BullpenError) -> None:
         """Say why nothing more will come; what is queued can still be read."""

@@ -40,11 +40,6 @@ class Parking:
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
-    @property
-    def is_taken(self) -> bool:
-        """Whether a task waits here, called or not."""
-        return self.wake is not None and not self.is_done
-
     def resume(self) -> None:
         """Let the waiting task run, now. Only where no other task is running."""
         wake = self.wake

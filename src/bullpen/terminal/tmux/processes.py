@@ -1,0 +1,255 @@
+"""The process table, read as a whole, once per tick: who runs below a pane, and who has a terminal.
+
+On Linux it is read from /proc, elsewhere from one run of `ps`, which tells no more than a line for
+the arguments of a process: there they are split at spaces. `ps` is looked for where it always is,
+too: without it every agent would be lost in silence.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from bullpen.errors import BullpenError
+
+__all__ = [
+    "ProcessInfo",
+    "ProcessReader",
+    "ProcessTable",
+    "ProcessTableUnavailable",
+    "parse_ps",
+    "programs",
+]
+
+PS_SECONDS = 5.0
+PS_FIELDS = "pid=,ppid=,pgid=,tpgid=,tty=,lstart=,command="
+
+# They run what their first argument names.
+INTERPRETERS = (
+    "node",
+    "bun",
+    "deno",
+    "python",
+    "ruby",
+    "perl",
+    "sh",
+    "bash",
+    "zsh",
+    "dash",
+    "fish",
+)
+
+
+class ProcessTableUnavailable(BullpenError):
+    """The process table could not be read. What runs where is not known, which is not *nothing*."""
+
+
+class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A process. Pid and start time together are never anybody else's."""
+
+    pid: int
+    parent_pid: int
+    group: int
+    argv: tuple[str, ...]  # empty if it is not ours to see, or a zombie
+    tty: str = ""  # "/dev/pts/3"; empty without one
+    start_time: float = 0.0  # seconds since the epoch
+    is_foreground: bool = False  # it may read from its terminal
+    depth: int = 0  # below the pane it was looked for in
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it runs: the base name of its program, and of the script if that interprets one."""
+        return tuple(_names(self.argv))
+
+
+class ProcessTable:
+    """All processes at one moment."""
+
+    def __init__(self, processes: Iterable[ProcessInfo]) -> None:
+        self._by_pid = {process.pid: process for process in processes}
+        self._children: defaultdict[int, list[int]] = defaultdict(list)
+        for process in self._by_pid.values():
+            self._children[process.parent_pid].append(process.pid)
+
+    def __len__(self) -> int:
+        return len(self._by_pid)
+
+    def __iter__(self) -> Iterator[ProcessInfo]:
+        return iter(self._by_pid.values())
+
+    def get(self, pid: int) -> ProcessInfo | None:
+        """Return a process, if it is there."""
+        return self._by_pid.get(pid)
+
+    def below(self, pid: int) -> tuple[ProcessInfo, ...]:
+        """Return a process and all its descendants, parents first, with their depth."""
+        found: list[ProcessInfo] = []
+        level, depth, seen = [pid], 0, {0}  # process 0 is its own parent on some systems
+        while level:
+            below: list[int] = []
+            for each in level:
+                if each not in seen and each in self._by_pid:
+                    seen.add(each)
+                    found.append(msgspec.structs.replace(self._by_pid[each], depth=depth))
+                    below += sorted(self._children.get(each, ()))
+            level, depth = below, depth + 1
+        return tuple(found)
+
+    def on_tty(self, tty: str) -> tuple[ProcessInfo, ...]:
+        """Return the processes of a terminal, which need not be a pane's."""
+        return tuple(each for each in self if tty and each.tty == tty)
+
+
+def programs(processes: Iterable[ProcessInfo], names: Collection[str]) -> tuple[ProcessInfo, ...]:
+    """Return those of the processes that run one of the named programs."""
+    wanted = frozenset(names)
+    return tuple(each for each in processes if not wanted.isdisjoint(each.names))
+
+
+def _names(argv: Sequence[str]) -> Iterator[str]:
+    if not argv:
+        return
+    name = _basename(argv[0])
+    yield name
+    if name.rstrip("0123456789.") in INTERPRETERS:
+        script = next((word for word in argv[1:] if not word.startswith("-")), "")
+        if script:
+            yield _basename(script)
+
+
+def _basename(path: str) -> str:
+    return path.rpartition("/")[2].removeprefix("-")  # a login shell calls itself "-zsh"
+
+
+class ProcessReader:
+    """Reads the table, and remembers the arguments of those it has seen."""
+
+    def __init__(self, *, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._arguments: dict[tuple[bytes, ...], tuple[str, ...]] = {}
+        self._boot_time: float | None = None
+        self._read: Callable[[], list[ProcessInfo]] = (
+            self._read_proc if sys.platform.startswith("linux") else _read_ps
+        )
+
+    async def read(self) -> ProcessTable:
+        """Read the table, without holding up the loop.
+
+        Raises:
+            ProcessTableUnavailable: it cannot be read.
+        """
+        return ProcessTable(await asyncio.to_thread(self._read))
+
+    def _read_proc(self) -> list[ProcessInfo]:
+        try:
+            pids = [name for name in os.listdir(self._proc) if name.isdecimal()]  # noqa: PTH208  (hundreds, every second)
+            if self._boot_time is None:
+                self._boot_time = _boot_time((self._proc / "stat").read_text())
+        except (OSError, ValueError) as error:
+            raise ProcessTableUnavailable(f"cannot read {self._proc}: {error}") from error
+        known, self._arguments = self._arguments, {}
+        found = []
+        for pid in pids:
+            # It may have ended since.
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                found.append(self._read_one(pid, known))
+        return found
+
+    def _read_one(self, pid: str, known: dict[tuple[bytes, ...], tuple[str, ...]]) -> ProcessInfo:
+        stat = _read_bytes(f"{self._proc}/{pid}/stat")
+        # The name in parentheses may contain both spaces and parentheses.
+        values = stat[stat.rindex(b")") + 2 :].split()
+        parent, group, _, tty, foreground_group = values[1:6]
+        # These change whenever a process becomes another program, and hardly ever otherwise.
+        key = (pid.encode(), values[19], stat[: stat.rindex(b")")], *values[45:47])
+        argv = known.get(key)
+        if argv is None:
+            data = _read_bytes(f"{self._proc}/{pid}/cmdline")
+            argv = tuple(os.fsdecode(data).removesuffix("\0").split("\0")) if data else ()
+            argv = tuple(word.encode(errors="replace").decode() for word in argv)
+        if argv:  # one that is not ready yet is asked again
+            self._arguments[key] = argv
+        assert self._boot_time is not None
+        return ProcessInfo(
+            pid=int(pid),
+            parent_pid=int(parent),
+            group=int(group),
+            argv=argv,
+            tty=_tty_name(int(tty)),
+            start_time=self._boot_time + int(values[19]) / os.sysconf("SC_CLK_TCK"),
+            is_foreground=group == foreground_group,
+        )
+
+
+def _read_bytes(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(fd, 2**16)
+        while len(data) % 2**16 == 0 and (more := os.read(fd, 2**16)):
+            data += more
+        return data
+    finally:
+        os.close(fd)
+
+
+def _boot_time(stat: str) -> float:
+    [line] = [line for line in stat.splitlines() if line.startswith("btime ")]
+    return float(line.split()[1])
+
+
+def _tty_name(number: int) -> str:
+    if number == 0:
+        return ""
+    major, minor = os.major(number), os.minor(number)
+    if 136 <= major <= 143:
+        return f"/dev/pts/{minor + (major - 136) * 256}"
+    return f"/dev/tty{minor}" if major == 4 else ""
+
+
+def _read_ps() -> list[ProcessInfo]:
+    ps = shutil.which("ps") or next(filter(os.path.exists, ("/bin/ps", "/usr/bin/ps")), None)
+    if ps is None:
+        raise ProcessTableUnavailable("there is no ps")
+    try:
+        done = subprocess.run(
+            [ps, "-axww", "-o", PS_FIELDS],
+            capture_output=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            timeout=PS_SECONDS,
+            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},  # the names of months are to be parsed
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ProcessTableUnavailable(f"{ps} failed: {error}") from error
+    return list(parse_ps(done.stdout.decode(errors="replace")))
+
+
+def parse_ps(text: str) -> Iterator[ProcessInfo]:
+    """Yield the processes in the output of `ps`. A line that is none is left out."""
+    for line in text.splitlines():
+        words = line.split(None, 10)
+        if len(words) < 10:
+            continue
+        pid, parent, group, foreground_group, tty, *start = words[:10]
+        try:
+            # Local time, as ps prints it; naive on purpose, `timestamp` takes it for that.
+            started = datetime.strptime(" ".join(start), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007
+            yield ProcessInfo(
+                pid=int(pid),
+                parent_pid=int(parent),
+                group=int(group),
+                argv=tuple(words[10].split()) if len(words) > 10 else (),
+                tty="" if tty in ("?", "??", "-") else f"/dev/{tty}",
+                start_time=started.timestamp(),
+                is_foreground=group == foreground_group,
+            )
+        except ValueError:
+            continue

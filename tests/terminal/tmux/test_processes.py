@@ -1,0 +1,186 @@
+"""The process table: who runs below a pane."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from bullpen.terminal.tmux import (
+    ProcessInfo,
+    ProcessReader,
+    ProcessTable,
+    TmuxPanes,
+    TmuxServer,
+)
+from bullpen.terminal.tmux import processes as module
+from bullpen.terminal.tmux.processes import ProcessTableUnavailable, parse_ps, programs
+from bullpen.testing.tmux import PrivateTmux, eventually
+
+
+def process(pid: int, parent: int, *argv: str) -> ProcessInfo:
+    return ProcessInfo(pid=pid, parent_pid=parent, group=pid, argv=argv)
+
+
+def test_the_processes_below_one_come_parents_first_with_their_depth() -> None:
+    table = ProcessTable(
+        [process(4, 3), process(1, 0), process(3, 2), process(2, 1), process(5, 3)]
+    )
+    assert [(each.pid, each.depth) for each in table.below(2)] == [(2, 0), (3, 1), (4, 2), (5, 2)]
+    assert table.below(99) == ()
+    assert len(table) == 5
+
+
+def test_a_circle_of_parents_is_walked_once() -> None:
+    table = ProcessTable([process(1, 2), process(2, 1), process(0, 0)])
+    assert [each.pid for each in table.below(1)] == [1, 2]
+    assert table.below(0) == ()
+
+
+@pytest.mark.requirement("TR-09")
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (("claude",), ("claude",)),
+        (("/usr/local/bin/codex", "--model", "x"), ("codex",)),
+        (("-zsh",), ("zsh",)),
+        (("node", "--no-warnings", "/opt/bin/gemini", "-p"), ("node", "gemini")),
+        (("python3.11", "/x/agent.py"), ("python3.11", "agent.py")),
+        (("vim", "claude.md"), ("vim",)),
+        ((), ()),
+    ],
+)
+def test_a_process_is_called_by_its_program_and_by_the_script_that_runs_in_it(
+    argv: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    assert process(1, 0, *argv).names == names
+
+
+def test_programs_are_found_by_name() -> None:
+    table = [
+        process(1, 0, "sh"),
+        process(2, 1, "node", "/bin/codex"),
+        process(3, 1, "grep", "codex"),
+    ]
+    assert [each.pid for each in programs(table, ["codex", "claude"])] == [2]
+
+
+@pytest.mark.tmux
+@pytest.mark.requirement("TMX-6", "PL-3", "TR-09")
+async def test_an_agent_is_found_below_its_pane_and_in_no_other(tmux: PrivateTmux) -> None:
+    by_name = await tmux.new_pane("exec bash -c 'exec -a claude sleep 1000'")
+    by_child = await tmux.new_pane("bash -c 'exec -a codex sleep 1000'; true")
+    server = TmuxServer(tmux.target)
+    panes = TmuxPanes(server)
+    reader = ProcessReader()
+
+    async def found() -> dict[str, list[str]]:
+        snapshots = await panes.look(await reader.read())
+        return {
+            each.info.pane_id: [
+                name
+                for found in programs(each.processes or (), {"claude", "codex"})
+                for name in found.names
+            ]
+            for each in snapshots
+        }
+
+    async def all_run() -> bool:
+        return await found() == {"%0": [], by_name: ["claude"], by_child: ["codex"]}
+
+    await eventually(all_run)
+    await server.aclose()
+
+
+@pytest.mark.tmux
+async def test_a_pane_s_program_has_its_terminal_and_is_in_front(tmux: PrivateTmux) -> None:
+    server = TmuxServer(tmux.target)
+    [info] = await TmuxPanes(server).list_panes()
+    table = await ProcessReader().read()
+    found = table.get(info.pane_pid)
+    assert found is not None
+    assert (found.tty, found.is_foreground) == (info.tty, True)
+    assert found in table.on_tty(info.tty)
+    assert abs(found.start_time - info.session_created) < 5
+    await server.aclose()
+
+
+async def test_our_own_process_is_in_the_table_as_it_is() -> None:
+    table = await ProcessReader().read()
+    ours = table.get(os.getpid())
+    assert ours is not None
+    assert ours.parent_pid == os.getppid()
+    assert table.on_tty("") == ()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+async def test_a_process_that_becomes_another_program_is_read_again(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    child = await asyncio.create_subprocess_exec("sh", "-c", f"read x < {go}; exec sleep 1000")
+    reader = ProcessReader()
+
+    async def arguments() -> tuple[str, ...]:
+        found = (await reader.read()).get(child.pid)
+        return found.argv if found is not None else ()
+
+    async def is_shell() -> bool:
+        return (await arguments())[:1] == ("sh",)
+
+    async def is_sleep() -> bool:
+        return await arguments() == ("sleep", "1000")
+
+    await eventually(is_shell)
+    await asyncio.to_thread(go.write_text, "go\n")
+    await eventually(is_sleep)
+    child.kill()
+    await child.wait()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares the two")
+def test_ps_tells_the_same_as_proc() -> None:
+    by_ps = ProcessTable(module._read_ps()).get(os.getpid())
+    by_proc = ProcessTable(ProcessReader()._read_proc()).get(os.getpid())
+    assert by_ps is not None
+    assert by_proc is not None
+    assert by_ps.argv == tuple(" ".join(by_proc.argv).split())
+    assert (by_ps.parent_pid, by_ps.group, by_ps.tty) == (
+        by_proc.parent_pid,
+        by_proc.group,
+        by_proc.tty,
+    )
+    assert abs(by_ps.start_time - by_proc.start_time) <= 2
+
+
+def test_the_lines_of_ps_are_read_and_others_left_out() -> None:
+    text = (
+        "  501     1   501     0 ??       Mon Nov  2 10:15:30 2026     /sbin/launchd\n"
+        "  777   501   777   777 ttys003  Sun Nov 15 09:00:00 2026     node /opt/bin/gemini -p\n"
+        "  778   777   777   777 ttys003  Sun Nov 15 09:00:01 2026     \n"
+        "garbage\n"
+        "  x     y     z     w   ttys003  Sun Nov 15 09:00:01 2026     sh\n"
+    )
+    first, second, third = parse_ps(text)
+    assert (first.tty, first.is_foreground, first.argv) == ("", False, ("/sbin/launchd",))
+    assert (second.tty, second.is_foreground) == ("/dev/ttys003", True)
+    assert second.names == ("node", "gemini")
+    assert third.argv == ()
+
+
+@pytest.mark.requirement("TR-11")
+async def test_a_table_that_cannot_be_read_is_an_error_and_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = ProcessReader(proc=tmp_path / "nowhere")
+    with pytest.raises(ProcessTableUnavailable):
+        await asyncio.to_thread(reader._read_proc)
+    monkeypatch.setattr(module, "PS_FIELDS", "no such field")
+    with pytest.raises(ProcessTableUnavailable):
+        await asyncio.to_thread(module._read_ps)
+
+
+@pytest.mark.requirement("TR-11")
+async def test_ps_is_found_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert await asyncio.to_thread(module._read_ps)
