@@ -7,12 +7,12 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from enum import StrEnum
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
+from bullpen.connection.closable import Closable
 from bullpen.connection.errors import (
     SessionBusy,
     SessionEnded,
@@ -276,7 +276,7 @@ class SessionQueue:
             self._grace = None
 
 
-class SessionChannel:
+class SessionChannel(Closable):
     """One session. Use it with `async with`, which ends the session at the other side too.
 
     A channel nobody refers to any more lets go of its session by itself, as a safety net.
@@ -296,17 +296,6 @@ class SessionChannel:
     def __repr__(self) -> str:
         state = "OPEN" if self._queue.end is None else f"ENDED: {self._queue.end}"
         return f"<SessionChannel {self.session_id!r} {state}, {len(self._queue.items)} queued>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     def stats(self) -> SessionStats:
         """Return the session's figures."""

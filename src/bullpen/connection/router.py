@@ -11,14 +11,14 @@ import contextlib
 import uuid
 import weakref
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
 from bullpen.connection.builder import Builder
 from bullpen.connection.channel import Permit, SessionChannel, SessionLimits, SessionQueue
+from bullpen.connection.closable import Closable
 from bullpen.connection.connection import DEFAULT, Connection
 from bullpen.connection.context import Responder
 from bullpen.connection.errors import (
@@ -66,7 +66,7 @@ class RouterStats(msgspec.Struct, frozen=True, kw_only=True):
     queued_bytes: int
 
 
-class MessageRouter:
+class MessageRouter(Closable):
     """Shares one connection between sessions. Use it with `async with`.
 
     Made with `open` over any transport, or with `spawn`, which starts the server first. Every
@@ -129,17 +129,6 @@ class MessageRouter:
 
     def __repr__(self) -> str:
         return f"<MessageRouter {len(self._routes.queues)} sessions on {self._connection!r}>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """End every session and the connection, and the server if it was started here."""

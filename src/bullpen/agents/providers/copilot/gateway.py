@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bullpen.agents.providers.copilot.session import CopilotSession
 from bullpen.connection.channel import Permit, SessionLimits
+from bullpen.connection.closable import Closable
 from bullpen.connection.errors import RouterStopped
 from bullpen.connection.router import MessageRouter, RouterStats
 
@@ -15,7 +15,7 @@ __all__ = ["CopilotGateway"]
 Start = Callable[[], Awaitable[MessageRouter]]
 
 
-class CopilotGateway:
+class CopilotGateway(Closable):
     """Opens sessions with one Copilot CLI server. Use it with `async with`.
 
     `start` makes the router, for example
@@ -27,17 +27,6 @@ class CopilotGateway:
         self._start = start
         self._starting: asyncio.Task[MessageRouter] | None = None
         self._is_closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def create_session(
         self,

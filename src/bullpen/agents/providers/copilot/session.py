@@ -3,12 +3,12 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from bullpen.connection.channel import SessionChannel
+from bullpen.connection.closable import Closable
 from bullpen.connection.errors import RequestTimeout, SessionFailed
 from bullpen.connection.routed import Cancelled, Idle, ToolCall
 from bullpen.connection.router import MessageRouter
@@ -37,7 +37,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class CopilotSession:
+class CopilotSession(Closable):
     """A session and, once tools were asked for, a second one that has them.
 
     A session works on one turn at a time; a second caller waits for the first turn to end.
@@ -60,17 +60,6 @@ class CopilotSession:
     @property
     def session_id(self) -> str:
         return self._channel.session_id
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def ask(self, prompt: str, on_chunk: Callable[[str], object] | None = None) -> str:
         """Send a prompt and return the whole answer, having called with each piece of it.
