@@ -268,6 +268,34 @@ _ACCURACY = {
     "accuracy:ready-errors": "On the recorded screens ready is claimed exactly where it is true.",
 }
 
+_TMUX = {
+    "TMX-1": "Whoever runs tmux commands is behind a port, with a double for tests.",
+    "TMX-2": "A process per command is one implementation of it, for a tmux too old for another.",
+    "TMX-3": "Flag, path, name, TMUX and default choose the server in this order.",
+    "TMX-4": "Panes are listed with full metadata, whatever they are called.",
+    "TMX-5": "A pane is captured by one command with a number of lines of history.",
+    "TMX-6": "The processes below a pane tell by their arguments which program runs in it.",
+    "TMX-7": "Each life of a pane has a generation and a birth.",
+    "TMX-8": "A snapshot has what tmux tells of a pane, its screen, its processes and its life.",
+    "TMX-9": "A tmux that hangs holds up neither the event loop nor other servers.",
+    "TMX-10": "Errors are typed; a pane that cannot be captured is logged and left out.",
+    "PL-1": "A server that is gone fails the look at it, and is found again when it is back.",
+    "PL-2": "Panes are captured with fifty lines of history; one that fails is skipped.",
+    "PL-3": "The processes of all panes come from one reading of the process table.",
+    "PL-4": "Every look follows the generations of the panes.",
+    "BND-8": "A pane id that comes back with another process or server is a new generation.",
+    "Q3": "A server's process id and start time are part of what a pane is.",
+    "TR-09": "A program is known by its arguments, whatever it calls itself.",
+    "TR-11": "A process table that cannot be read is an error, not an empty one.",
+    "TR-12": "A respawned pane and a restarted server are told by their process ids.",
+    "TR-13": "A pane in linked windows is listed at each place and captured once.",
+    "TR-49": "Titles and names keep their characters whatever the locale.",
+    "TR-50": "A server is not started by looking, and is found when it starts later.",
+    "TR-66": "A screen that changed is never taken for one that did not.",
+    "tmux:unseen": "Looking changes no size, session, environment or focus that a user could see.",
+    "tmux:unchanged": "A pane that did not change is not captured again.",
+}
+
 _COMMAND_LINE = {
     "cli:hot-path": "The version is answered with the standard library alone.",
     "cli:lazy": "A command imports only what it needs, and help imports no command.",
@@ -281,6 +309,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = MappingProxyType(
     | _TRAPS
     | _SIGNATURE
     | _ACCURACY
+    | _TMUX
     | _COMMAND_LINE
     | _BENCHMARKS
 )

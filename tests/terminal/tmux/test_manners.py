@@ -125,7 +125,7 @@ async def test_no_program_is_left_to_think_that_it_has_the_focus(tmux: PrivateTm
     for _ in range(3):
         await server.run("list-panes", "-a")
     await tmux.run("send-keys", "-t", pane, "q")  # whatever was to come has come before this
-    await tmux.wait_for(pane, "b'q'")
+    await tmux.wait_for(pane, "q'")
     told = await tmux.screen(pane)
     assert told.count("[I") < told.count("[O")  # the first is the answer to its own question
     await server.aclose()

@@ -48,7 +48,7 @@ _ATTACH = (
     # To where it is: so tmux counts once more who is attached, and who has the focus.
     *("switch-client", "-E", "-t", ":"),
 )
-_IDENTITY = "#{pid} #{start_time} #{version}"
+_IDENTITY = "#{pid} #{start_time} #{version}"  # printed last: from then on, commands are run
 
 
 class _Batch:
@@ -110,6 +110,8 @@ class TmuxClient:
         self._batches: deque[_Batch] = deque()
         self._waiting = 0
         self._unsent = bytearray()
+        self._greeting = secrets.token_hex(8)
+        self._greeted: asyncio.Future[str] = self._loop.create_future()
         self._last_words = ""  # what tmux said to the attempt to attach
         self._end_cause: TmuxError | None = None
         self.identity = ServerIdentity(0, 0)
@@ -192,9 +194,11 @@ class TmuxClient:
             await self._process.wait(CLOSE_SECONDS)
 
     async def _start(self, executable: str, environment: Mapping[str, str]) -> None:
+        arguments = ["-u", "-N", *self._target.arguments, "-C", *_ATTACH, ";"]
+        greeting = ("display-message", "-p", f"{self._greeting} {_IDENTITY}")
         try:
             self._process = await ChildProcess.spawn(
-                [executable, "-u", "-N", *self._target.arguments, "-C", *_ATTACH],
+                [executable, *arguments, *greeting],
                 env=client_environment(environment),
                 cwd=None,
                 on_exit=self._on_exit,
@@ -204,14 +208,18 @@ class TmuxClient:
         os.set_blocking(self._process.stdin, False)
         self._process.drain_stdout(self._on_data, self._on_exit)
         try:
-            answer = await self.run("display-message", "-p", _IDENTITY)
+            # Tmux reads commands before it has attached, and would run them for nobody.
+            async with asyncio.timeout(self._timeout):
+                identity = await self._greeted
+        except TimeoutError as error:
+            raise TmuxTimeout("attach-session", self._timeout, target=str(self._target)) from error
         except TmuxServerGone as error:
             raise self._explained(error) from error
         try:
-            pid, start_time, self.version = answer.text.split(" ", 2)
+            pid, start_time, self.version = identity.split(" ", 2)
             self.identity = ServerIdentity(int(pid), int(start_time))
         except ValueError as error:
-            words = f"tmux does not say who it is: {answer.text[:200]!r}"
+            words = f"tmux does not say who it is: {identity[:200]!r}"
             raise TmuxProtocolError(words, target=str(self._target)) from error
 
     def _explained(self, error: TmuxServerGone) -> TmuxError:
@@ -241,13 +249,20 @@ class TmuxClient:
         if isinstance(event, Block):
             if event.is_ours:
                 self._answer(event)
-            elif event.is_error:
-                self._last_words = event.output.decode(errors="replace").strip()
+            else:
+                self._take_greeting(event)
         elif isinstance(event, Stray):
             self._last_words = event.line.decode(errors="replace").strip() or self._last_words
         elif event.name == "exit":
             reason = event.arguments.decode(errors="replace") or "tmux said goodbye"
             self._end(TmuxServerGone(reason, target=str(self._target)))
+
+    def _take_greeting(self, block: Block) -> None:
+        words = block.output.decode(errors="replace").strip()
+        if block.is_error:
+            self._last_words = words
+        elif words.startswith(self._greeting) and not self._greeted.done():
+            self._greeted.set_result(words.removeprefix(self._greeting).strip())
 
     def _answer(self, block: Block) -> None:
         if not self._batches:
@@ -318,6 +333,9 @@ class TmuxClient:
                 self._loop.remove_writer(self._process.stdin)
                 self._unsent.clear()
             self._process.release()  # our end only: a client that is gone leaves nothing in tmux
+        if not self._greeted.done():
+            self._greeted.set_exception(self._again(cause))
+            self._greeted.exception()  # nobody may be waiting for it
         for batch in self._batches:
             batch.fail(self._again(cause))
         self._batches.clear()
