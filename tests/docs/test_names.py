@@ -59,7 +59,8 @@ def test_every_name_that_sessions_and_proxies_need_is_in_the_reference() -> None
 def test_every_method_in_the_reference_exists(owner: type) -> None:
     section = {Builder: "Building", Connection: "Connection"}.get(owner, "Sessions")
     rows = re.findall(rf"^## {section}\n(.*?)^## ", REFERENCE, re.MULTILINE | re.DOTALL)[0]
-    prefix = {MessageRouter: r"router\.", SessionChannel: r"channel\."}.get(owner, "")
+    prefixes: dict[type, str] = {MessageRouter: r"router\.", SessionChannel: r"channel\."}
+    prefix = prefixes.get(owner, "")
     first_cells = re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE)
     named = [
         method
