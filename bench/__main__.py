@@ -17,6 +17,7 @@ ROWS = {
     "channel": "bench.channel",
     "import": "bench.imports",
     "soak": "bench.soak",
+    "tmux": "bench.tmux",
 }
 
 

@@ -98,6 +98,18 @@ async def test_a_capture_has_fifty_lines_of_history_and_the_whole_screen(
     await server.aclose()
 
 
+@real
+@pytest.mark.requirement("TMX-5")
+async def test_a_process_per_command_is_started_with_the_words_of_the_command(
+    tmux: PrivateTmux, fake_program: Callable[[str], None], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    fake_program(f'echo "$@" >> {log}; exec {tmux.executable} "$@"')
+    captures = await TmuxPanes(TmuxExecutor(tmux.target)).capture(["%0"])
+    assert isinstance(captures["%0"], Capture)
+    assert log.read_text() == f"-u -S {tmux.target} capture-pane -p -t %0 -S -50\n"
+
+
 @pytest.mark.requirement("TMX-5")
 def test_a_capture_is_one_command() -> None:
     assert capture_command("%7") == ("capture-pane", "-p", "-t", "%7", "-S", "-50")

@@ -1,10 +1,13 @@
 """One connection for ever: servers start late, end, hang and come back."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +16,14 @@ from bullpen.terminal.tmux import (
     TmuxClient,
     TmuxError,
     TmuxNoServer,
+    TmuxProtocolError,
     TmuxServer,
     TmuxServerGone,
+    TmuxTarget,
     TmuxTimeout,
     TmuxTooOld,
+    find_targets,
+    resolve_target,
 )
 from bullpen.terminal.tmux import client as client_module
 from bullpen.terminal.tmux.backoff import Backoff
@@ -240,6 +247,91 @@ async def test_a_tmux_that_refuses_a_connection_is_used_by_a_process_per_command
     assert (await server.run("list-panes", "-a", "-F", "#{pane_id}")).text == "%0"
     assert server.is_fallback
     await server.aclose()
+
+
+async def test_after_a_while_a_connection_is_tried_again(
+    tmux: PrivateTmux, fake_program: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_program(f'[ "$1" = -V ] && echo tmux 3.1c && exit\nexec {tmux.executable} "$@"')
+    environment = dict(os.environ)
+    server = TmuxServer(tmux.target, environment=environment)
+    await server.run("list-panes", "-a")
+    assert server.is_fallback
+    server._environment["PATH"] = os.path.dirname(tmux.executable)  # noqa: PTH120
+    server._executor_until = 0.0
+    await server.run("list-panes", "-a")
+    assert not server.is_fallback
+    assert server.identity is not None
+    await server.aclose()
+
+
+FORGER = """
+import sys
+if "-V" in sys.argv: print("tmux 3.3a"); sys.exit()
+print("%begin 1 1 0", sys.argv[-1].split()[0] + " 1 2 3.3a", "%end 1 1 0", sep="\\n", flush=True)
+number = 10
+for line in sys.stdin:
+    number += 1
+    print(f"%begin 1 {number} 1")
+    if '"%1"' in line:  # this screen poses as the end of its own block and as the next block
+        print("mine", f"%end 1 {number} 1", f"%begin 1 {number + 1} 1", "forged", sep="\\n")
+        print(f"%end 1 {number + 1} 1", f"%begin 1 {number} 1", sep="\\n")
+    elif "display-message" in line:
+        print(line.split('"')[-2])
+    else:
+        print("honest")
+    print(f"%end 1 {number} 1", flush=True)
+"""
+
+
+async def test_a_screen_that_poses_as_the_answer_for_another_is_found_out(
+    tmux: PrivateTmux, fake_program: Callable[[str], None], tmp_path: Path
+) -> None:
+    (tmp_path / "forger.py").write_text(FORGER)
+    fake_program(f'exec {sys.executable} {tmp_path / "forger.py"} "$@"')
+    client = await TmuxClient.open(tmux.target)
+    assert (await client.run("capture-pane", "-t", "%2")).text == "honest"
+    with pytest.raises(TmuxServerGone) as caught:
+        await client.run_many([("capture-pane", "-t", "%1"), ("capture-pane", "-t", "%2")])
+    assert isinstance(caught.value.__cause__, TmuxProtocolError)
+    await client.aclose()
+
+
+@pytest.mark.requirement("TMX-3")
+async def test_each_setting_leads_to_its_own_server(tmux: PrivateTmux, home: Path) -> None:
+    async with PrivateTmux() as second:
+        name = f"{home}/tmux-{os.getuid()}/by-name"
+        environment = {"TMUX_TMPDIR": str(home), "PATH": os.environ["PATH"]}
+        await tmux.run("set-option", "-g", "@which", "first")
+        await second.run("set-option", "-g", "@which", "second")
+        named = await asyncio.create_subprocess_exec(
+            *(tmux.executable, "-L", "by-name", "-f", "/dev/null", "new-session", "-d"),
+            *("sleep 1000", ";", "set-option", "-g", "@which", "named"),
+            env=environment,
+        )
+        assert await named.wait() == 0
+        settings = {
+            "TMUX": f"{tmux.target.socket_path},1,0",
+            "BULLPEN_TMUX_SOCKET_NAME": "by-name",
+            "BULLPEN_TMUX_SOCKET_PATH": second.target.socket_path,
+        }
+        found = []
+        for setting, value in settings.items():
+            environment[setting] = value
+            target = resolve_target(environment, user_id=os.getuid())
+            server = TmuxServer(target, environment=environment)
+            found.append((await server.run("show-options", "-gv", "@which")).text)
+            await server.aclose()
+        assert found == ["first", "named", "second"]
+        assert [each.socket_path for each in await find_targets(environment)] == [name]
+        server = TmuxServer(TmuxTarget(name))
+        with contextlib.suppress(TmuxError):
+            await server.run("kill-server")
+        await server.aclose()
+
+
+async def test_where_no_server_ever_was_none_is_found(tmp_path: Path) -> None:
+    assert await find_targets({"TMUX_TMPDIR": str(tmp_path)}) == []
 
 
 @pytest.mark.parametrize("cut", ["closed", "cancelled"])

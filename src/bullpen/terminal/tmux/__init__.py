@@ -30,7 +30,7 @@ from bullpen.terminal.tmux.listing import PaneInfo
 from bullpen.terminal.tmux.panes import Capture, PaneSnapshot, TmuxPanes
 from bullpen.terminal.tmux.processes import ProcessInfo, ProcessReader, ProcessTable
 from bullpen.terminal.tmux.runner import Answer, TmuxCommandRunner
-from bullpen.terminal.tmux.server import TmuxServer
+from bullpen.terminal.tmux.server import TmuxServer, find_targets
 from bullpen.terminal.tmux.target import ServerIdentity, TmuxTarget, resolve_target
 
 __all__ = [
@@ -61,5 +61,6 @@ __all__ = [
     "TmuxTarget",
     "TmuxTimeout",
     "TmuxTooOld",
+    "find_targets",
     "resolve_target",
 ]

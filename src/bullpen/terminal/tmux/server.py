@@ -4,17 +4,26 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from bullpen.terminal.tmux.backoff import Backoff
 from bullpen.terminal.tmux.client import TmuxClient
 from bullpen.terminal.tmux.errors import TmuxError, TmuxNoServer, TmuxRefused, TmuxTooOld
 from bullpen.terminal.tmux.executor import TmuxExecutor
 from bullpen.terminal.tmux.runner import TIMEOUT_SECONDS, Answer, TmuxCommandRunner, one_answer
-from bullpen.terminal.tmux.target import ServerIdentity, TmuxTarget
+from bullpen.terminal.tmux.target import (
+    NAME_VARIABLE,
+    PATH_VARIABLE,
+    ServerIdentity,
+    TmuxTarget,
+    resolve_target,
+)
 
-__all__ = ["TmuxServer"]
+__all__ = ["TmuxServer", "find_targets"]
 
 logger = logging.getLogger("bullpen.terminal.tmux")
+
+FALLBACK_SECONDS = 60.0  # then a connection is tried again: tmux may have been replaced
 
 
 class TmuxServer:
@@ -22,7 +31,7 @@ class TmuxServer:
 
     Nothing runs in the background: whoever uses it every second finds a server within moments of
     its start. After a failure, the next attempts fail at once until a pause is over. A tmux that is
-    too old for a connection, or refuses one, is used by a process per command instead.
+    too old for a connection, or refuses one, is used by a process per command for a while.
     """
 
     def __init__(
@@ -39,6 +48,7 @@ class TmuxServer:
         self._backoff = backoff or Backoff()
         self._client: TmuxClient | None = None
         self._executor: TmuxExecutor | None = None
+        self._executor_until = 0.0
         self._last_error: TmuxError | None = None
         self._opening = asyncio.Lock()
         self._is_closed = False
@@ -84,6 +94,8 @@ class TmuxServer:
         return runner
 
     def _current(self) -> TmuxCommandRunner | None:
+        if self._executor and asyncio.get_running_loop().time() >= self._executor_until:
+            self._executor = None
         return self._executor or (self._client if self._is_connected else None)
 
     async def _open(self) -> TmuxCommandRunner:
@@ -106,6 +118,7 @@ class TmuxServer:
             self._executor = TmuxExecutor(
                 self._target, environment=self._environment, timeout_seconds=self._timeout
             )
+            self._executor_until = loop.time() + FALLBACK_SECONDS
             return self._executor
         except TmuxError as error:
             self._backoff.failed(loop.time())
@@ -115,6 +128,27 @@ class TmuxServer:
             self._backoff.succeeded()
             logger.info("connected to tmux %s at %s", self._client.version, self._target)
             return self._client
+
+
+async def find_targets(environment: Mapping[str, str] | None = None) -> list[TmuxTarget]:
+    """Return every server of the user that has its socket where tmux puts it, running or not."""
+    environment = os.environ if environment is None else environment
+    default = resolve_target({**environment, **_UNSET}, user_id=os.getuid())
+    return await asyncio.to_thread(_sockets, Path(default.socket_path).parent)
+
+
+_UNSET = {PATH_VARIABLE: "", NAME_VARIABLE: "", "TMUX": ""}
+
+
+def _sockets(directory: Path) -> list[TmuxTarget]:
+    try:
+        return [
+            TmuxTarget(str(path), "found")
+            for path in sorted(directory.iterdir())
+            if path.is_socket()
+        ]
+    except OSError:  # nobody has ever started a server there
+        return []
 
 
 def _copy(error: TmuxError) -> TmuxError:
