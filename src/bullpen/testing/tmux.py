@@ -53,7 +53,11 @@ class PrivateTmux:
         return (self.executable, "-u", *self.target.arguments)
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(
@@ -74,9 +78,7 @@ class PrivateTmux:
     async def start(self, command: str = SILENT, *, session: str = "main") -> str:
         """Start the server with one session; return its first pane."""
         await self.prepare()
-        pane = await self.new_session(session, command)
-        self.pid = int(await self.run("display-message", "-p", "#{pid}"))
-        return pane
+        return await self.new_session(session, command)
 
     async def stop(self) -> None:
         """End the server, however it is, and all that runs in it."""
@@ -92,7 +94,7 @@ class PrivateTmux:
         running: list[int] = []
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
-            with contextlib.suppress(subprocess.SubprocessError):
+            with contextlib.suppress(subprocess.SubprocessError, ValueError):
                 listed = await self.run("list-panes", "-a", "-F", "#{pane_pid}")
                 running = [int(each) for each in listed.split()]
             os.kill(pid, signal.SIGKILL)
@@ -126,18 +128,34 @@ class PrivateTmux:
         return done.stdout.decode(errors="replace").removesuffix("\n")
 
     async def new_session(self, name: str, command: str = SILENT) -> str:
-        """Make a session; return its first pane."""
+        """Make a session, and the server with the first one; return its first pane."""
         width, height = map(str, self._size)
-        size = ("-x", width, "-y", height)
-        return await self.run(
-            "new-session", "-d", "-P", "-F", "#{pane_id}", "-s", name, *size, command
+        made = await self.run(
+            *("new-session", "-d", "-P", "-F", "#{pid} #{pane_id}", "-s", name),
+            *("-x", width, "-y", height, command),
         )
+        pid, pane_id = made.split()
+        self.pid = int(pid)
+        return await self._when_silent(pane_id, command)
 
     async def new_pane(self, command: str = SILENT, *, cwd: str | Path = "/") -> str:
         """Make a window; return its pane."""
-        return await self.run(
-            "new-window", "-d", "-P", "-F", "#{pane_id}", "-c", escape_format(str(cwd)), command
+        directory = escape_format(str(cwd))
+        pane_id = await self.run(
+            "new-window", "-d", "-P", "-F", "#{pane_id}", "-c", directory, command
         )
+        return await self._when_silent(pane_id, command)
+
+    async def _when_silent(self, pane_id: str, command: str) -> str:
+        """Wait until the silent program runs: before, its pane is not what it will be."""
+
+        async def runs() -> bool:
+            name = ("display-message", "-p", "-t", pane_id, "#{pane_current_command}")
+            return await self.run(*name) == "cat"
+
+        if command == SILENT:
+            await eventually(runs)
+        return pane_id
 
     async def new_panes(self, count: int, command: str = SILENT) -> list[str]:
         """Make many windows at once; return their panes."""
