@@ -361,13 +361,16 @@ async def test_a_piece_of_text_counts_whatever_its_other_members_are(id_: Any) -
     server = BareServer()
     async with asyncio.timeout(5), server.routed() as router_:
         channel_ = await server.open(router_)
-        data = {"messageId": id_, "deltaContent": "hello"}
-        server.say(
-            server.event(channel_.session_id, "assistant.message_delta", **data),
-            server.event(channel_.session_id, "assistant.message", content="hello", messageId=id_),
-            server.event(channel_.session_id, "session.idle"),
+        piece = server.event(
+            channel_.session_id, "assistant.message_delta", messageId=id_, deltaContent="hello"
         )
-        assert await channel_.read_streaming() == "hello"
+        whole = server.event(
+            channel_.session_id, "assistant.message", messageId=id_, content="hello"
+        )
+        idle = server.event(channel_.session_id, "session.idle")
+        for said in ([piece, idle], [piece, whole, idle], [whole, idle]):
+            server.say(*said)
+            assert await channel_.read_streaming() == "hello"
 
 
 @pytest.mark.requirement("L-13")
