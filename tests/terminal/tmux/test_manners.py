@@ -60,7 +60,10 @@ async def seen(tmux: PrivateTmux) -> str:
             await tmux.run("list-sessions", "-F", SESSIONS),
             await tmux.run("list-sessions"),
             await tmux.run("list-windows", "-a", "-F", WINDOWS),
-            await tmux.run("show-environment", "-t", "main"),
+            *[
+                await tmux.run("show-environment", "-t", session)
+                for session in (await tmux.run("list-sessions", "-F", "#{session_id}")).split()
+            ],
             await tmux.run("show-options", "-g"),
         ]
     )

@@ -62,6 +62,26 @@ async def test_a_server_tells_which_run_of_it_it_is(tmux: PrivateTmux) -> None:
     assert server.identity is None
 
 
+@pytest.mark.requirement("TR-50")
+@pytest.mark.parametrize("has_socket", [False, True], ids=["no-socket", "old-socket"])
+async def test_not_even_for_a_moment_is_a_server_started(has_socket: bool) -> None:
+    tmux = PrivateTmux()
+    await tmux.prepare()
+    if has_socket:
+        await tmux.start()
+        await tmux.kill()
+    directory = os.path.dirname(tmux.target.socket_path)  # noqa: PTH120
+    before = await asyncio.to_thread(_files, directory)
+    with pytest.raises(TmuxNoServer):
+        await TmuxClient.open(tmux.target)
+    assert await asyncio.to_thread(_files, directory) == before
+    await tmux.stop()
+
+
+def _files(directory: str) -> list[tuple[str, int]]:
+    return [(entry.name, entry.inode()) for entry in os.scandir(directory)]
+
+
 @pytest.mark.requirement("TR-50", "PL-1")
 async def test_a_server_that_starts_later_is_found() -> None:
     tmux = PrivateTmux()
@@ -146,6 +166,19 @@ async def test_a_server_that_hung_is_used_again_when_it_goes_on(tmux: PrivateTmu
     tmux.go_on()
     await eventually(lambda: _answers(server))
     await server.aclose()
+
+
+async def test_a_connection_that_hung_is_given_up(tmux: PrivateTmux) -> None:
+    client = await TmuxClient.open(tmux.target, timeout_seconds=0.2)
+    tmux.hang()
+    with pytest.raises(TmuxTimeout):
+        await client.run("list-panes", "-a")
+    assert isinstance(client.end_cause, TmuxServerGone)
+    assert "hangs" in str(client.end_cause)
+    tmux.go_on()
+    with pytest.raises(TmuxServerGone, match="hangs"):
+        await client.run("list-panes", "-a")
+    await client.aclose()
 
 
 async def test_one_impatient_caller_does_not_cost_the_others_their_answers(
