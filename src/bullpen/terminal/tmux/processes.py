@@ -130,11 +130,11 @@ def _basename(path: str) -> str:
 
 
 class ProcessReader:
-    """Reads the table, and remembers the arguments of those it has seen."""
+    """Reads the table, and remembers what does not change about those it has seen."""
 
     def __init__(self, *, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._arguments: dict[tuple[bytes, ...], tuple[str, ...]] = {}
+        self._known: dict[str, tuple[tuple[bytes, ...], ProcessInfo]] = {}
         self._boot_time: float | None = None
         self._read: Callable[[], list[ProcessInfo]] = (
             self._read_proc if sys.platform.startswith("linux") else _read_ps
@@ -150,41 +150,41 @@ class ProcessReader:
 
     def _read_proc(self) -> list[ProcessInfo]:
         try:
-            pids = [name for name in os.listdir(self._proc) if name.isdecimal()]  # noqa: PTH208  (hundreds, every second)
+            names = os.listdir(self._proc)  # noqa: PTH208  (hundreds, every second)
             if self._boot_time is None:
                 self._boot_time = _boot_time((self._proc / "stat").read_text())
         except (OSError, ValueError) as error:
             raise ProcessTableUnavailable(f"cannot read {self._proc}: {error}") from error
-        known, self._arguments = self._arguments, {}
-        found = []
-        for pid in pids:
-            # It may have ended since.
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                found.append(self._read_one(pid, known))
-        return found
+        known, self._known = self._known, {}
+        for pid in names:
+            if pid.isdecimal():
+                # It may have ended since.
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    self._known[pid] = self._read_one(pid, known.get(pid), self._boot_time)
+        return [process for _, process in self._known.values()]
 
-    def _read_one(self, pid: str, known: dict[tuple[bytes, ...], tuple[str, ...]]) -> ProcessInfo:
+    def _read_one(
+        self, pid: str, known: tuple[tuple[bytes, ...], ProcessInfo] | None, boot_time: float
+    ) -> tuple[tuple[bytes, ...], ProcessInfo]:
         stat = _read_bytes(f"{self._proc}/{pid}/stat")
         # The name in parentheses may contain both spaces and parentheses.
-        values = stat[stat.rindex(b")") + 2 :].split()
-        parent, group, _, tty, foreground_group = values[1:6]
-        # These change whenever a process becomes another program, and hardly ever otherwise.
-        key = (pid.encode(), values[19], stat[: stat.rindex(b")")], *values[45:47])
-        argv = known.get(key)
-        if argv is None:
-            data = _read_bytes(f"{self._proc}/{pid}/cmdline")
-            argv = tuple(os.fsdecode(data).removesuffix("\0").split("\0")) if data else ()
-            argv = tuple(word.encode(errors="replace").decode() for word in argv)
-        if argv:  # one that is not ready yet is asked again
-            self._arguments[key] = argv
-        assert self._boot_time is not None
-        return ProcessInfo(
+        end = stat.rindex(b")")
+        values = stat[end + 2 :].split()
+        # Name, parent, group, terminal; start; and where the arguments are, which is elsewhere
+        # whenever a process becomes another program.
+        key = (stat[:end], *values[1:6], values[19], *values[45:47])
+        if known is not None and known[0] == key:
+            return known
+        _, parent, group, _, tty, foreground_group, start = key[:7]
+        data = _read_bytes(f"{self._proc}/{pid}/cmdline")
+        words = data.removesuffix(b"\0").split(b"\0") if data else []
+        return key, ProcessInfo(
             pid=int(pid),
             parent_pid=int(parent),
             group=int(group),
-            argv=argv,
+            argv=tuple(word.decode(errors="replace") for word in words),
             tty=_tty_name(int(tty)),
-            start_time=self._boot_time + int(values[19]) / os.sysconf("SC_CLK_TCK"),
+            start_time=boot_time + int(start) / os.sysconf("SC_CLK_TCK"),
             is_foreground=group == foreground_group,
         )
 
