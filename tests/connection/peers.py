@@ -1,15 +1,17 @@
 """Transports whose other end is the test: it sees what is sent and says what arrives, and when."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 
 from bullpen.connection import Message, Receiver, Response, Transport, TransportClosed
 from bullpen.connection.transports.frames import FrameTransport
 
-__all__ = ["MessagePeer", "StreamPeer", "settle"]
+__all__ = ["MessagePeer", "StreamPeer", "logged", "settle"]
 
 
 class MessagePeer(Transport):
@@ -128,3 +130,8 @@ async def settle(rounds: int = 30) -> None:
     """Let everything that can run without something new from outside run to its end."""
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Return what the connection logged; asyncio has its own things to say on a busy machine."""
+    return [record for record in caplog.records if record.name.startswith("bullpen")]

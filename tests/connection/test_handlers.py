@@ -33,7 +33,7 @@ from bullpen.connection import (
     channel_pair,
 )
 from bullpen.jsonrpc.errors import AlreadyAnsweredError
-from tests.connection.peers import MessagePeer, StreamPeer, settle
+from tests.connection.peers import MessagePeer, StreamPeer, logged, settle
 
 pytestmark = pytest.mark.usefixtures("no_escaped_errors")
 
@@ -163,8 +163,8 @@ async def test_nothing_is_ever_written_back_to_a_notification(
         await settle()
         assert peer.sent == [Response(1, "still here")]
         assert connection.stats().dropped_notifications == 2
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * 4
-    assert not any("unknown" in record.getMessage() for record in caplog.records)
+    assert [record.levelname for record in logged(caplog)] == ["WARNING"] * 4
+    assert not any("unknown" in record.getMessage() for record in logged(caplog))
 
 
 # The chain
@@ -371,7 +371,7 @@ async def test_an_rpc_error_is_answered_as_it_was_raised(caplog: pytest.LogCaptu
             Response(1, error=Error(-17, "as given", {"why": [1]})),
             Response(2, error=Error(-18, "from further away")),
         ]
-    assert caplog.records == []
+    assert logged(caplog) == []
 
 
 @pytest.mark.requirement("T-05", "error:internal")
@@ -392,7 +392,7 @@ async def test_any_other_error_is_internal_with_a_number_to_find_it_by_in_the_lo
     assert isinstance(error, Error)
     assert (error.code, error.message) == (-32603, "Internal error")
     assert ("hunter2" in repr(error)) is debug
-    (record,) = caplog.records
+    (record,) = logged(caplog)
     assert record.levelno == logging.ERROR
     assert error.data["correlation"] in record.getMessage()
     assert record.getMessage().startswith("agent: ")
@@ -835,5 +835,5 @@ async def test_its_name_is_in_the_names_of_its_tasks_and_in_its_log(
         await settle()
         assert "agent 7" in repr(connection)
     assert {"agent 7:handlers", "agent 7:look around"} <= set(names)
-    assert all(record.getMessage().startswith("agent 7: ") for record in caplog.records)
-    assert caplog.records
+    assert all(record.getMessage().startswith("agent 7: ") for record in logged(caplog))
+    assert logged(caplog)

@@ -20,7 +20,7 @@ from bullpen.connection import (
     Response,
     channel_pair,
 )
-from tests.connection.peers import MessagePeer, StreamPeer, settle
+from tests.connection.peers import MessagePeer, StreamPeer, logged, settle
 
 pytestmark = pytest.mark.usefixtures("no_escaped_errors")
 
@@ -235,7 +235,7 @@ async def test_a_notification_handler_that_fails_or_is_disappointed_goes_and_the
         await peer.say(Notification("m", "fourth"))
         await settle()
         assert seen == [*order, "fourth"]
-    assert len(caplog.records) == 2
+    assert len(logged(caplog)) == 2
 
 
 @pytest.mark.requirement("contract:O3", "contract:I3")

@@ -16,7 +16,7 @@ from bullpen.connection import (
     Stage,
     Trace,
 )
-from tests.connection.peers import MessagePeer, settle
+from tests.connection.peers import MessagePeer, logged, settle
 
 pytestmark = pytest.mark.usefixtures("no_escaped_errors")
 
@@ -86,7 +86,7 @@ async def test_work_that_fails_is_heard_with_the_place_it_was_spawned_at(
         await settle()
         assert [(trace.stage, trace.detail) for trace in traces] == [(Stage.FAILED, failure)]
         assert __file__ in str(failure.__notes__)
-        (record,) = caplog.records
+        (record,) = logged(caplog)
         assert record.getMessage().startswith("busy: busy:dig, spawned at ")
         assert __file__ in record.getMessage()
         assert connection.is_closed is fatal
