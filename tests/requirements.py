@@ -250,6 +250,7 @@ _SIGNATURE = {
     "SIG-6": "A title supports with weight 0.66.",
     "SIG-7": "The score is the largest of the weights that matched.",
     "SIG-8": "A title alone never makes an agent of a pane.",
+    "TG-7": "Panes of other programs beside agents stay without an agent.",
     "SIG-9": "A title over a bare runtime is rejected.",
     "DET-1": "What the screen shows is a signal of its own, between command and title.",
     "DET-2": "Claude is known by its name on the screen, not by its box.",

@@ -15,6 +15,7 @@ __all__ = ["COMMANDS", "bullpen", "run"]
 COMMANDS = {
     "evaluate": "Measure the screen rules on a folder of labelled screens.",
     "explain": "Say what an agent is doing on a captured screen, and why.",
+    "panes": "Look once at every tmux pane and the agent in it.",
 }
 """What there is, with the words `bullpen --help` has for it."""
 
@@ -61,6 +62,7 @@ def bullpen() -> None:
 
     \b
     Examples:
+      bullpen panes --waiting
       bullpen explain --file screen.txt --cmd claude
       bullpen evaluate tests/recordings/screens
     """  # noqa: D301 - click wants the character, not its name
