@@ -117,11 +117,13 @@ async def test_our_own_process_is_in_the_table_as_it_is() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 async def test_a_process_that_becomes_another_program_is_read_again(tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    os.mkfifo(go)
-    second = f"read second < {go}"  # the same program once more: only its arguments tell
+    # One each: whoever opens a pipe that another writer is about to close reads its end at once.
+    gates = [tmp_path / "first", tmp_path / "second"]
+    for gate in gates:
+        os.mkfifo(gate)
+    second = f"read second < {gates[1]}"  # the same program once more: only its arguments tell
     child = await asyncio.create_subprocess_exec(
-        "sh", "-c", f"read first < {go}; exec sh -c '{second}; exec sleep 1000'"
+        "sh", "-c", f"read first < {gates[0]}; exec sh -c '{second}; exec sleep 1000'"
     )
     reader = ProcessReader()
 
@@ -140,8 +142,8 @@ async def test_a_process_that_becomes_another_program_is_read_again(tmp_path: Pa
             return bool(argv) and is_expected(argv)
 
         await eventually(is_read)
-        if (await arguments())[0] == "sh":
-            await asyncio.to_thread(go.write_text, "go\n")
+        if gates:
+            await asyncio.to_thread(gates.pop(0).write_text, "go\n")
     child.kill()
     await child.wait()
 
