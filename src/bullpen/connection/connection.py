@@ -177,7 +177,7 @@ class Connection:
         if transport is None:
             raise ConnectionClosed(self.cause) from self.cause
         if transport.is_congested:
-            await transport.drain()
+            timeout = await self._wait_to_send(transport, method, timeout)
             transport = self._open_outlet()
         if timeout is DEFAULT and on_result is None:
             deadline = None if self._timeout is None else self._deadline(self._timeout)
@@ -494,6 +494,23 @@ class Connection:
         self.send_response(Response(response.id, error=substitute))
 
     # Outbound requests
+
+    async def _wait_to_send(
+        self, transport: Transport, method: str, timeout: float | None
+    ) -> float | None:
+        """Wait until the peer reads; return what is left of the timeout.
+
+        Raises:
+            RequestTimeout: it did not read in time.
+        """
+        limit = self._timeout if timeout is DEFAULT else timeout
+        begun = self._loop.time()
+        try:
+            async with asyncio.timeout(limit):
+                await transport.drain()
+        except TimeoutError:
+            raise RequestTimeout(method, limit or 0.0) from None
+        return None if limit is None else max(0.0, limit - (self._loop.time() - begun))
 
     def _open_outlet(self) -> Transport:
         if self._outlet is None:
