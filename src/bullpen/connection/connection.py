@@ -54,6 +54,7 @@ __all__ = ["Connection", "Route"]
 
 logger = logging.getLogger("bullpen.connection")
 
+TRANSPORT_SECONDS = 10.0  # for a transport to close; ending a stubborn program takes most of it
 CLOSE_SECONDS = 1.0  # for tasks to take their cancellation; one that refuses is reported
 
 T = TypeVar("T")
@@ -683,7 +684,8 @@ class Connection:
         transport, self._transport = self._transport, None
         if transport is not None:
             try:
-                await transport.close()
+                async with asyncio.timeout(TRANSPORT_SECONDS):
+                    await transport.close()
             except Exception:  # closing must come to its end
                 logger.exception("%s: the transport failed to close", self.name)
         await self._stop([*self._workers])

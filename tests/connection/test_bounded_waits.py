@@ -1,10 +1,10 @@
-"""A peer that does not read costs a caller no more time than it has."""
+"""What a peer that does not read, or a transport that does not end, may cost: a bounded time."""
 
 import asyncio
 
 import pytest
 
-from bullpen.connection import Connection, RequestTimeout
+from bullpen.connection import Connection, Message, Receiver, RequestTimeout, Transport
 from bullpen.testing import create_mock_transport
 
 
@@ -32,3 +32,25 @@ async def test_a_request_that_had_to_wait_is_sent_when_the_peer_reads_again() ->
         mock.relieve()
         mock.send_response((await mock.receive_request()).id, "answer")
         assert await asking == "answer"
+
+
+class Endless(Transport):
+    """A transport that never gets done with closing."""
+
+    async def open(self, receiver: Receiver) -> None: ...
+
+    def send(self, message: Message) -> None: ...
+
+    async def close(self) -> None:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.requirement("contract:X3")
+async def test_a_transport_that_does_not_close_does_not_hold_the_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bullpen.connection.connection.TRANSPORT_SECONDS", 0.01)
+    async with asyncio.timeout(5):
+        connection = await Connection.builder().open(Endless())
+        await connection.aclose()
+    assert connection.is_closed
