@@ -34,7 +34,7 @@ class UnreadableScreenError(BullpenError):
 @click.option("--cmd", default="", help="The command in front: its name, or its command line.")
 @click.option(
     "--provider",
-    type=click.Choice([each.value for each in Provider]),
+    type=click.Choice([each.value for each in Provider if each is not Provider.OTHER]),
     help="Whose program it is, if that is known; else it is found out.",
 )
 @click.option("--agent-version", default="", metavar="VERSION", help="The program's version.")

@@ -16,6 +16,7 @@ from enum import StrEnum
 import msgspec
 
 from bullpen.model.states import Provider, SignatureClass
+from bullpen.model.views import SignatureInputs
 from bullpen.terminal.rules.format import Program, compile_pattern
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "Process",
     "Refusal",
     "Signature",
-    "SignatureInputs",
     "classify_event",
     "classify_pane",
     "is_shell",
@@ -82,15 +82,6 @@ class PaneFacts(msgspec.Struct, frozen=True):
     processes: tuple[Process, ...] | None = None
     title: str = ""
     lines: tuple[str, ...] = ()
-
-
-class SignatureInputs(msgspec.Struct, frozen=True):
-    """Which of the signals matched."""
-
-    provider_hint: bool = False
-    cmd_match: bool = False
-    poller_match: bool = False
-    title_match: bool = False
 
 
 class Signature(msgspec.Struct, frozen=True):

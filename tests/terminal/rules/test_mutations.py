@@ -19,7 +19,7 @@ from bullpen.terminal.rules import Cursor, Screen, Verdict, decide, read_screen,
 from bullpen.terminal.rules.layout import Layout
 from tests.terminal.recorded import agents, label_of, labels, screen
 
-PROVIDERS = [provider.value for provider in Provider]
+PROVIDERS = [provider.value for provider in Provider if provider is not Provider.OTHER]
 
 
 def verdict(shown: Screen, provider: str) -> Verdict:
