@@ -17,6 +17,8 @@ from bullpen.connection import (
     Connection,
     ContentLengthFramer,
     Context,
+    RemoteError,
+    RpcError,
     SocketTransport,
     Transport,
     WebSocketTransport,
@@ -249,6 +251,53 @@ async def test_where_a_socket_cannot_be_made_it_is_explained(path: str, reason: 
     with pytest.raises(AddressError, match=reason):
         await listen_unix(path, echo).__aenter__()
     assert descriptors() == before
+
+
+async def test_a_peer_that_may_not_be_served_hears_why_and_is_hung_up_on(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[int] = []
+
+    def authorize(connected: socket.socket) -> RpcError | None:
+        seen.append(connected.family)
+        return RpcError(-32024, "not you", {"reason": "stranger"}) if len(seen) == 1 else None
+
+    async with listen_unix(path, echo, authorize=authorize) as listener:
+        stranger = await client.open(SocketTransport.unix(path))
+        with pytest.raises(RemoteError) as caught:
+            await stranger.request("echo", 1)
+        assert (caught.value.code, caught.value.data) == (-32024, {"reason": "stranger"})
+        await stranger.wait_closed()
+        assert stranger.is_clean
+        await wait_until(lambda: listener.peers == 0)
+        assert listener.refused == 1
+        assert "refused a peer: not you (-32024)" in caplog.text
+        async with client.connect(SocketTransport.unix(path)) as welcome:
+            assert await welcome.request("echo", 2) == 2
+    assert seen == [socket.AF_UNIX, socket.AF_UNIX]
+
+
+async def test_a_peer_that_may_not_be_served_and_says_nothing_is_hung_up_on_as_well(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "REFUSAL_SECONDS", 0.01)
+    no = RpcError(-32024, "not you")
+    async with listen_unix(path, echo, authorize=lambda connected: no) as listener:
+        silent = await client.open(SocketTransport.unix(path))
+        await silent.wait_closed()
+        assert silent.is_clean
+        await wait_until(lambda: listener.peers == 0)
+
+
+async def test_a_notification_of_a_peer_that_may_not_be_served_reaches_nobody(path: str) -> None:
+    told: list[Any] = []
+    server = echo.on_notification("told", lambda value, context: told.append(value))
+    no = RpcError(-32024, "not you")
+    async with listen_unix(path, server, authorize=lambda connected: no):
+        stranger = await client.open(SocketTransport.unix(path))
+        await stranger.notify("told", 1)
+        await stranger.wait_closed()
+    assert told == []
 
 
 async def test_websockets_are_served_on_a_unix_socket_as_well(path: str) -> None:

@@ -13,19 +13,23 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from bullpen.connection.builder import Builder
+from bullpen.connection.context import Context
 from bullpen.connection.errors import AddressError, ConnectionClosed
 from bullpen.connection.transport import Transport
 from bullpen.connection.transports.inproc import offer_inproc
 from bullpen.connection.transports.socket import SocketTransport, check_unix_path
+from bullpen.jsonrpc.errors import RpcError
 from bullpen.jsonrpc.framing import Framer, LineFramer
+from bullpen.jsonrpc.wire import Notification, Request
 
 __all__ = [
+    "Authorize",
     "Listener",
     "listen_inproc",
     "listen_stdio",
@@ -41,6 +45,13 @@ MAX_PEERS = 1000  # at the same time
 BACKLOG = 128  # how many may wait to be accepted, and are accepted in one round of the loop
 SHORTAGE_SECONDS = 1.0  # until we try again when there are no descriptors left
 SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+REFUSAL_SECONDS = 5.0  # for a peer that may not be served to ask something and hear so
+
+Authorize = Callable[[socket.socket], RpcError | None]
+"""Looks at a connected socket and returns why its peer may not be served, or None if it may.
+
+It runs in the event loop: it must not wait, and it must not raise.
+"""
 
 
 class Listener:
@@ -48,7 +59,7 @@ class Listener:
 
     def __init__(self, address: str, builder: Builder, max_peers: int = MAX_PEERS) -> None:
         self.address = address
-        self.refused = 0  # peers sent away because there were too many
+        self.refused = 0  # peers sent away: there were too many, or they were not allowed
         self._builder = builder
         self._max_peers = max_peers
         self._peers: set[asyncio.Task[None]] = set()
@@ -76,12 +87,13 @@ class Listener:
 
     def accept(self, transport: Transport) -> "asyncio.Task[None]":
         """Serve one more."""
-        serving = asyncio.get_running_loop().create_task(
-            self._serve(transport), name=f"{self.address}:peer"
-        )
-        self._peers.add(serving)
-        serving.add_done_callback(self._peers.discard)
-        return serving
+        return self._run(self._serve(transport))
+
+    def refuse(self, transport: Transport, error: RpcError) -> "asyncio.Task[None]":
+        """Answer a peer's first request with an error, then hang up."""
+        self.refused += 1
+        logger.warning("%s: refused a peer: %s", self.address, error)
+        return self._run(self._refuse(transport, error))
 
     async def aclose(self) -> None:
         """End every connection."""
@@ -91,6 +103,23 @@ class Listener:
             peer.cancel()
         if peers:
             await asyncio.wait(peers)  # each of them is bounded
+
+    def _run(self, serving: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(serving, name=f"{self.address}:peer")
+        self._peers.add(task)
+        task.add_done_callback(self._peers.discard)
+        return task
+
+    async def _refuse(self, transport: Transport, error: RpcError) -> None:
+        def refuse(message: Request | Notification, context: Context) -> None:
+            if isinstance(message, Request):
+                context.fail(error)
+            context.connection.close_soon()
+
+        refusing = Builder().name(f"{self.address}:refused").on_message(refuse)
+        with contextlib.suppress(TimeoutError, ConnectionClosed):
+            async with asyncio.timeout(REFUSAL_SECONDS):
+                await refusing.serve_with(transport)
 
     async def _serve(self, transport: Transport) -> None:
         try:
@@ -131,19 +160,21 @@ async def listen_unix(
     *,
     max_peers: int = MAX_PEERS,
     framer: Callable[[], Framer] = LineFramer,
+    authorize: Authorize | None = None,
     **options: Any,
 ) -> AsyncIterator[Listener]:
     """Serve a Unix socket that only its owner may connect to.
 
     What a dead server left at the path is replaced; a living one is not. The socket is removed in
-    the end, unless somebody else's has taken its place.
+    the end, unless somebody else's has taken its place. A peer that `authorize` objects to hears
+    the error it returned in answer to its first request, and nothing else.
 
     Raises:
         AddressError: the socket cannot be made there.
     """
     async with _bind_unix("unix", path) as (address, listening):
         listener = Listener(address, builder, max_peers)
-        async with _serving(listener, listening, framer, options):
+        async with _serving(listener, listening, framer, options, authorize):
             yield listener
 
 
@@ -213,6 +244,7 @@ async def _serving(
     listening: socket.socket,
     framer: Callable[[], Framer],
     options: dict[str, Any],
+    authorize: Authorize | None = None,
 ) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     retry: asyncio.TimerHandle | None = None
@@ -240,7 +272,12 @@ async def _serving(
         if not listener.has_room():
             connected.close()
             return
-        serving = listener.accept(SocketTransport.over(connected, framer=framer(), **options))
+        transport = SocketTransport.over(connected, framer=framer(), **options)
+        refusal = authorize(connected) if authorize is not None else None
+        if refusal is None:
+            serving = listener.accept(transport)
+        else:
+            serving = listener.refuse(transport, refusal)
         # Also if it was cancelled before it began.
         serving.add_done_callback(lambda _: connected.close())
 
