@@ -1,0 +1,7 @@
+"""Hooks of agent programs: what we put into their settings, and the shim that those entries run.
+
+`install`, `check` and `uninstall` change the settings of a program by as little text as there is to
+change, and take it out again to the byte. `shim.py` is run by the agent programs, as a file and
+without the package. What the events mean is known in `agents.providers`; nothing here speaks with
+the daemon but the shim.
+"""

@@ -1,0 +1,375 @@
+"""The hook shim: hands what an agent program tells its hooks to the daemon, or keeps it for later.
+
+The hooks that `bullpen hooks install` writes run this file, by its path, at each event:
+
+    <python> -I -S <path>/shim.py <provider> [<event> [<pid of the agent>]]
+
+with the event as JSON on stdin. It sends one `hook.report` request to the daemon and waits for the
+answer; if there is none it leaves the params of that request in the spool, where the daemon finds
+them. Either way the same facts have the same `at` and `pid`, so that whoever gets both knows it.
+
+It must never be a burden to the agent: it exits 0 whatever happens, says nothing, and is done in a
+moment or gives up. So it stands on its own: no part of the package is imported, and of the standard
+library only what is written in C, for `os`, `json` and `socket` would double the time it takes. The
+rule for the paths is that of `bullpen.api.runtime`; a test holds the two together.
+"""
+
+import _signal  # type: ignore[import-not-found]  # the part of `signal` that is not Python
+import _socket  # the part of `socket` that is not Python
+import posix  # the part of `os` that is not Python
+import sys
+import time
+
+__all__ = ["main", "paths"]
+
+BUDGET_SECONDS = 0.1  # for the daemon: from the connection to its answer
+LAST_SECONDS = 1.0  # for everything: then it goes, whatever it was doing
+
+MAX_INPUT_BYTES = 8 * 2**20  # what comes after is read and dropped
+MAX_PAYLOAD_BYTES = 192 * 2**10
+MAX_LINE_BYTES = 256 * 2**10
+MAX_SPOOLED_FILES = 1000
+MAX_SPOOLED_BYTES = 16 * 2**20
+
+SHELLS = ("sh", "bash", "dash", "fish", "ksh", "zsh")
+CUT = "bullpen_cut"
+"""A field we add to a payload that was too large: how many bytes it had."""
+
+
+def main(arguments: list[str]) -> None:
+    """Report one event. `arguments` are the provider, the event's name and the agent's pid."""
+    nanoseconds = time.time_ns()
+    provider = arguments[0] if arguments else "other"
+    event = arguments[1] if len(arguments) > 1 else ""
+    environ = {key.decode("utf-8", "replace"): value for key, value in posix.environ.items()}
+    data = _read_input()
+    params = (
+        b'{"provider":%s,"at":%.6f,"pid":%d,"tmux":%s,"tmux_pane":%s,"cwd":%s,"payload":%s}'
+        % (
+            _quoted(provider),
+            nanoseconds / 1e9,
+            _agent_pid(arguments),
+            _quoted(_text(environ.get("TMUX", b""))),
+            _quoted(_text(environ.get("TMUX_PANE", b""))),
+            _quoted(_cwd()),
+            _payload(data, event),
+        )
+    )
+    socket, spool = paths({key: _text(value) for key, value in environ.items()}, posix.getuid())
+    line = b'{"jsonrpc":"2.0","id":1,"method":"hook.report","params":%s}\n' % params
+    if not _deliver(socket, line):
+        _keep(spool, f"{provider}-{nanoseconds}-{posix.getpid()}.json", params + b"\n")
+
+
+def paths(environ: dict[str, str], user_id: int) -> tuple[str, str]:
+    """Return where the daemon listens, and where it looks for what it missed."""
+    home = environ.get("BULLPEN_HOME", "")
+    runtime = _absolute(environ, "XDG_RUNTIME_DIR")
+    state = _absolute(environ, "XDG_STATE_HOME") or f"{_home(environ, user_id)}/.local/state"
+    if home:
+        directory, spool = f"{home}/run", f"{home}/state/spool"
+    else:
+        directory = f"{runtime}/bullpen" if runtime else f"/tmp/bullpen-{user_id}"  # noqa: S108
+        spool = f"{state}/bullpen/spool"
+    return environ.get("BULLPEN_SOCKET") or f"{directory}/bullpend.sock", spool
+
+
+def _absolute(environ: dict[str, str], name: str) -> str:
+    """Return a directory of the XDG specification, which says to ignore one that is relative."""
+    directory = environ.get(name, "")
+    return directory.rstrip("/") if directory.startswith("/") else ""
+
+
+def _home(environ: dict[str, str], user_id: int) -> str:
+    home = environ.get("HOME", "")
+    if not home:
+        import pwd
+
+        home = pwd.getpwuid(user_id).pw_dir
+    return home.rstrip("/")
+
+
+# ------------------------------------------------------------------------------- what is known
+
+
+def _read_input() -> bytes:
+    """Read all of stdin, so that whoever writes it need not mind us, and return the beginning."""
+    parts = []
+    room = MAX_INPUT_BYTES
+    try:
+        while part := posix.read(0, 2**20):
+            if room > 0:
+                parts.append(part)
+                room -= len(part)
+    except OSError:  # it is closed
+        pass
+    return b"".join(parts)
+
+
+def _agent_pid(arguments: list[str]) -> int:
+    """Return the pid the hook's shell has told us, else that of the first parent that is no shell.
+
+    The shell itself is gone by the time somebody looks.
+    """
+    if len(arguments) > 2 and arguments[2].isdigit():
+        return int(arguments[2])
+    pid = posix.getppid()
+    for _ in range(4):
+        name, parent = _process(pid)
+        if name not in SHELLS or parent <= 1:
+            break
+        pid = parent
+    return pid
+
+
+def _process(pid: int) -> tuple[str, int]:
+    """Return a process's name and parent, where the system has a file for that."""
+    try:
+        descriptor = posix.open(f"/proc/{pid}/stat", posix.O_RDONLY)
+    except OSError:
+        return "", 0
+    try:
+        before, _, after = posix.read(descriptor, 4096).rpartition(b")")
+    finally:
+        posix.close(descriptor)
+    return _text(before.partition(b"(")[2]), int(after.split()[1])
+
+
+def _cwd() -> str:
+    try:
+        return posix.getcwd()
+    except OSError:  # it was removed
+        return ""
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _quoted(text: str) -> bytes:
+    from _json import encode_basestring_ascii
+
+    return encode_basestring_ascii(text.encode("utf-8", "replace").decode()).encode()
+
+
+# ----------------------------------------------------------------------------------- the payload
+
+
+def _payload(data: bytes, event: str) -> bytes:
+    """Return the payload as JSON on one line, with the event's name in it."""
+    if len(data) > MAX_PAYLOAD_BYTES or not _is_plain(data):
+        return _patiently(data, event)
+    payload = data.strip().replace(b"\n", b" ").replace(b"\r", b" ")  # never within a string
+    if not event or b'"hook_event_name"' in payload or not payload.startswith(b"{"):
+        return payload
+    rest = payload[1:].lstrip()
+    return b'{"hook_event_name":%s%s%s' % (_quoted(event), b"" if rest == b"}" else b",", rest)
+
+
+def _is_plain(data: bytes) -> bool:
+    r"""Tell whether it is JSON that everybody reads alike: no half of a pair (`\ud83d`), no NaN."""
+    from _json import make_scanner
+
+    if b"\\ud" in data or b"\\uD" in data:
+        return False
+    try:
+        text = data.decode().strip()
+        _, end = make_scanner(_Scanning)(text, 0)  # type: ignore[arg-type]  # has what it looks for
+    except (ValueError, RecursionError, StopIteration):
+        return False
+    return bool(end == len(text))
+
+
+class _Scanning:
+    """How JSON is read: as `json` does, but without a word for what is no number."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = float  # of no interest, and an int may have too many digits for Python
+
+    @staticmethod
+    def parse_constant(name: str) -> None:
+        raise ValueError(name)
+
+
+def _patiently(data: bytes, event: str) -> bytes:
+    """Return what can be told of a payload that is large or odd."""
+    import json
+
+    text = data.decode("utf-8", "replace")
+    try:
+        value = json.loads(text, parse_constant=_nothing, parse_int=_number)
+    except (ValueError, RecursionError):
+        value = _members(text) or {"text": text}
+    if not isinstance(value, dict):
+        value = {"value": value}
+    if event:
+        value.setdefault("hook_event_name", event)
+    if len(data) > MAX_PAYLOAD_BYTES:
+        value[CUT] = len(data)
+    encoded = b""
+    for length, count, depth in ((2**20, 10**5, 64), (4096, 200, 8), (512, 32, 4), (64, 16, 2)):
+        encoded = json.dumps(_small(value, length, count, depth), separators=(",", ":")).encode()
+        if len(encoded) <= MAX_PAYLOAD_BYTES:
+            break
+        value[CUT] = len(data)
+    return encoded
+
+
+def _nothing(_name: str) -> None:
+    return None
+
+
+def _number(digits: str) -> int | float:
+    return int(digits) if len(digits) < 20 else float(digits)
+
+
+def _members(text: str) -> dict[str, object]:
+    """Return the members of an object of which the end is missing."""
+    import json
+
+    decoder = json.JSONDecoder(parse_constant=_nothing, parse_int=_number)
+    members: dict[str, object] = {}
+    at = text.find("{") + 1
+    try:
+        while at:
+            at = _after_space(text, at)
+            key, at = decoder.raw_decode(text, at)
+            at = _after_space(text, at) + 1  # the colon
+            members[str(key)], at = decoder.raw_decode(text, _after_space(text, at))
+            at = _after_space(text, at) + 1  # the comma
+    except (ValueError, RecursionError, IndexError):
+        pass
+    return members
+
+
+def _after_space(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _small(value: object, length: int, count: int, depth: int) -> object:
+    """Return a value whose texts, lists and objects are no longer than that, nor deeper."""
+    if isinstance(value, str):
+        value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value if len(value) <= length else f"{value[:length]}…"
+    if isinstance(value, list | dict) and not depth:
+        return None
+    if isinstance(value, list):
+        return [_small(each, length, count, depth - 1) for each in value[:count]]
+    if isinstance(value, dict):
+        kept = [name for index, name in enumerate(value) if index < count or name == CUT]
+        return {
+            str(_small(name, length, count, 1)): _small(value[name], length, count, depth - 1)
+            for name in kept
+        }
+    return value
+
+
+# ---------------------------------------------------------------------------------- where it goes
+
+
+def _deliver(path: str, line: bytes) -> bool:
+    """Send the request; tell whether the daemon has answered it in time."""
+    until = time.monotonic() + BUDGET_SECONDS
+    if not _is_ours(path.rpartition("/")[0]):
+        return False
+    socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        socket.settimeout(BUDGET_SECONDS)
+        socket.connect(path)
+        socket.sendall(line)
+        answer = b""
+        while not answer.endswith(b"\n") and (left := until - time.monotonic()) > 0:
+            socket.settimeout(left)
+            if not (part := socket.recv(4096)):
+                return False
+            answer = part
+        return answer.endswith(b"\n")
+    except OSError:  # nobody listens, or nobody answers
+        return False
+
+
+def _is_ours(directory: str) -> bool:
+    """Tell whether nobody else could have put a socket there: anybody may write to /tmp."""
+    try:
+        found = posix.lstat(directory or "/")
+    except OSError:
+        return False
+    return found.st_uid == posix.getuid() and found.st_mode & 0o170022 == 0o040000
+
+
+def _keep(spool: str, name: str, data: bytes) -> None:
+    """Leave a file in the spool, whole or not at all, in the place of older ones if need be."""
+    temporary = f"{spool}/.{name}"
+    try:
+        _make_directory(spool)
+        _make_room(spool, len(data))
+        flags = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC
+        descriptor = posix.open(temporary, flags, 0o600)
+    except OSError:
+        return  # there is nobody to tell
+    try:
+        written = posix.write(descriptor, data)
+        if written == len(data):
+            posix.rename(temporary, f"{spool}/{name}")
+            return
+    except OSError:  # the disk is full
+        pass
+    _remove(temporary)
+
+
+def _remove(path: str) -> None:
+    try:
+        posix.unlink(path)
+    except OSError:  # somebody else was faster
+        return
+
+
+def _make_directory(path: str) -> None:
+    try:
+        posix.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        _make_directory(path.rpartition("/")[0])
+        posix.mkdir(path, 0o700)
+
+
+def _make_room(spool: str, wanted: int) -> None:
+    """Drop the oldest files until another one fits."""
+    names = sorted((name for name in posix.listdir(spool) if name.endswith(".json")), key=_age)
+    sizes = {name: _size(f"{spool}/{name}") for name in names}
+    total = sum(sizes.values())
+    for number, name in enumerate(names):
+        if len(names) - number < MAX_SPOOLED_FILES and total + wanted <= MAX_SPOOLED_BYTES:
+            break
+        total -= sizes[name]
+        _remove(f"{spool}/{name}")
+
+
+def _age(name: str) -> str:
+    return name.rpartition("-")[0].rpartition("-")[2]
+
+
+def _size(path: str) -> int:
+    try:
+        return posix.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _give_up(_number: int, _frame: object) -> None:
+    raise TimeoutError
+
+
+if __name__ == "__main__":
+    try:
+        _signal.signal(_signal.SIGALRM, _give_up)
+        _signal.setitimer(_signal.ITIMER_REAL, LAST_SECONDS)
+        main(sys.argv[1:])
+    finally:
+        posix._exit(0)  # at once, and with no word of what went wrong
