@@ -266,3 +266,44 @@ async def test_a_directory_that_is_not_there_is_said_to_be_so(home: Path) -> Non
 def test_before_it_is_started_there_is_nothing_to_tell() -> None:
     transport = SubprocessTransport(AGENT)
     assert (transport.pid, transport.status, transport.stderr_tail) == (None, None, "")
+
+
+# Without a connection
+
+
+async def test_what_a_program_says_on_stderr_is_told_as_it_comes() -> None:
+    heard, spoke = bytearray(), asyncio.Event()
+
+    def hear(data: bytes) -> None:
+        heard.extend(data)
+        spoke.set()
+
+    talk = "import sys; print('hello', file=sys.stderr, flush=True); sys.stdin.read()"
+    child = await process.ChildProcess.spawn(
+        [sys.executable, "-Ic", talk], env=None, cwd=None, on_exit=lambda: None, on_stderr=hear
+    )
+    async with asyncio.timeout(10):
+        await spoke.wait()
+    assert (bytes(heard), child.stderr_tail) == (b"hello\n", "hello\n")
+    await child.stop()
+    assert child.status == 0
+    child.release()
+
+
+async def test_a_program_that_hears_nothing_is_ended_as_soon_as_its_starter_wants() -> None:
+    deaf = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('x', flush=1)"
+    child = await process.ChildProcess.spawn(
+        [sys.executable, "-Ic", f"{deaf}; signal.pause()"],
+        env=None,
+        cwd=None,
+        on_exit=lambda: None,
+    )
+    is_deaf = asyncio.Event()
+    child.drain_stdout(lambda _: is_deaf.set(), lambda: None)
+    async with asyncio.timeout(10):
+        await is_deaf.wait()
+    begun = asyncio.get_running_loop().time()
+    await child.stop(by_force=True, seconds=0.1)
+    assert asyncio.get_running_loop().time() - begun < process.STOP_SECONDS
+    assert child.status == -signal.SIGKILL
+    child.release()

@@ -132,8 +132,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         env: Mapping[str, str] | None,
         cwd: str | Path | None,
         on_exit: Callable[[], None],
+        on_stderr: Callable[[bytes], None] | None = None,
     ) -> "ChildProcess":
-        """Start a program.
+        """Start a program. What it writes to stderr is told as it comes, and the last of it kept.
 
         Raises:
             CommandNotFound: there is none, or it may not be run, or not there.
@@ -164,7 +165,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         finally:
             _close_all(theirs)
         process.stdin, process.stdout, stderr = ours
-        process._stderr = Drain(stderr)
+        process._stderr = Drain(stderr, on_data=on_stderr)
         return process
 
     def drain_stdout(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
@@ -208,16 +209,20 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 await self._exited.wait()
         return self._exited.is_set()
 
-    async def stop(self, *, by_force: bool = False) -> None:
-        """End it and its group: let it go by itself, now that its stdin ends, unless by force."""
+    async def stop(self, *, by_force: bool = False, seconds: float | None = None) -> None:
+        """End it and its group: let it go by itself, now that its stdin ends, unless by force.
+
+        `seconds` is how long each step may take before the next, louder one.
+        """
+        seconds = STOP_SECONDS if seconds is None else seconds
         self.close_stdin()
-        if await self.wait(0 if by_force else STOP_SECONDS) and not self._has_group:
+        if await self.wait(0 if by_force else seconds) and not self._has_group:
             return
         self._signal(signal.SIGTERM)
-        if await self._wait_group(STOP_SECONDS):
+        if await self._wait_group(seconds):
             return
         self._signal(signal.SIGKILL)
-        if not await self.wait(STOP_SECONDS):
+        if not await self.wait(seconds):
             logger.error("%s does not end", self.command)
 
     def close_stdin(self) -> None:
