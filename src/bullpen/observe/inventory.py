@@ -20,12 +20,16 @@ class KnownPane(msgspec.Struct, frozen=True):
 
     pane: PaneInstanceId
     place: PanePlace
-    pids: frozenset[int] = frozenset()
-    """Of the processes below it; empty if nobody could look."""
+    pids: tuple[int, ...] = ()
+    """Of the processes below it, parents first; empty if nobody could look."""
     provider: Provider | None = None
     """Whose program seems to run in it."""
     has_agent_process: bool = False
     """... and that by its processes, not only by what it shows."""
+
+    def depth(self, pid: int) -> int | None:
+        """Return how far below the pane a process is, if it is: a number to compare by."""
+        return self.pids.index(pid) if pid in self.pids else None
 
 
 class Inventory:

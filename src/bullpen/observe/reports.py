@@ -1,4 +1,4 @@
-"""What the poller says of a pane: the payload of its observations, from the source to whoever folds.
+"""What the poller says of a pane: the payload of its observations.
 
 `PaneReport` comes with `activity.*` and `pane.unmanaged`, `ServerReport` with `pane.listed`.
 """

@@ -1,0 +1,125 @@
+"""All that the projection remembers, and the step it is in the middle of."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+
+from bullpen.model.observations import Observation, PaneInstanceId
+from bullpen.model.reasons import Reason
+from bullpen.model.records import BindingLink
+from bullpen.model.states import Activity, SourceKind
+from bullpen.model.views import PaneState, SessionState, StateChange
+from bullpen.observe.binding import Tombstones
+from bullpen.observe.inventory import Inventory
+from bullpen.observe.names import Names
+from bullpen.observe.subjects import PaneRecord, SessionRecord
+
+__all__ = ["Outcome", "Records", "Refused", "Step", "Work"]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of an observation. It is in the log in any case."""
+
+    ingest_seq: int
+    event_id: str
+    source_kind: SourceKind
+    reason: Reason | None = None
+    """Why it made no difference; None if it was taken."""
+    message: str = ""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one step of the projection did, and what is to be kept of it."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    changes: tuple[StateChange, ...] = ()
+    panes: tuple[PaneState, ...] = ()
+    removed_panes: tuple[PaneInstanceId, ...] = ()
+    sessions: tuple[SessionState, ...] = ()
+    removed_sessions: tuple[str, ...] = ()
+    bindings: tuple[BindingLink, ...] = ()
+
+
+class Refused(Exception):
+    """An observation makes no difference, for a reason."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Work:
+    """What has been done in the step that is under way."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self.changes: list[StateChange] = []
+        self.panes: dict[PaneInstanceId, PaneState] = {}
+        self.removed_panes: list[PaneInstanceId] = []
+        self.sessions: dict[str, SessionState] = {}
+        self.removed_sessions: list[str] = []
+        self.bindings: list[BindingLink] = []
+        self.closed: list[PaneInstanceId] = []
+        self.said: list[tuple[int, Observation, SessionRecord, Activity]] = []
+
+    def refuse(self, ingest_seq: int, reason: Reason, message: str) -> None:
+        """Say of an observation that was taken why it made no difference after all."""
+        for at, outcome in enumerate(self.outcomes):
+            if outcome.ingest_seq == ingest_seq and outcome.reason is None:
+                self.outcomes[at] = msgspec.structs.replace(outcome, reason=reason, message=message)
+
+    def step(self) -> Step:
+        """Return it as a whole."""
+        return Step(
+            tuple(sorted(self.outcomes, key=lambda each: each.ingest_seq)),
+            tuple(self.changes),
+            tuple(self.panes.values()),
+            tuple(self.removed_panes),
+            tuple(self.sessions.values()),
+            tuple(self.removed_sessions),
+            tuple(self.bindings),
+        )
+
+
+class Records:
+    """Panes and sessions, where they are found, and what they are called."""
+
+    def __init__(self, poll_interval: timedelta) -> None:
+        self.poll_interval = poll_interval
+        self.panes: dict[PaneInstanceId, PaneRecord] = {}
+        self.sessions: dict[str, SessionRecord] = {}
+        self.inventory = Inventory()
+        self.tombstones = Tombstones()
+        self.names = Names()
+        self.links: dict[PaneInstanceId, BindingLink] = {}  # the ones that are not ended
+        self.work = Work()
+
+    def session(self, observation: Observation) -> SessionRecord:
+        """Return the session an observation is about; a new one if it is not known."""
+        session = self.sessions.get(observation.session_key)
+        if session is None:
+            session = SessionRecord(observation.session_key, observation.provider)
+            self.sessions[session.key] = session
+        return session
+
+    def session_in(self, record: PaneRecord) -> SessionRecord | None:
+        """Return the session that is in a pane."""
+        return self.sessions.get(record.session_key or "")
+
+    def pane_of(self, session: SessionRecord) -> PaneRecord | None:
+        """Return the pane that a session is in."""
+        return self.panes.get(session.pane) if session.pane else None
+
+    def of_process(self, pid: int) -> Iterator[SessionRecord]:
+        """Return the sessions that a process has spoken of as its own."""
+        return (
+            each
+            for each in self.sessions.values()
+            if pid and each.origin.pid == pid and not each.is_process
+        )
+
+    def rename(self, record: PaneRecord) -> None:
+        """Let what is in a pane have a new name, for it is another agent."""
+        self.names.release(str(record.id))
+        record.name = ""
