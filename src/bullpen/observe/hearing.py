@@ -162,7 +162,7 @@ def seek_panes(records: Records, now: datetime) -> None:
         if session.pane or session.is_ended or session.is_process or not session.held:
             continue
         known, strength = _find(records, session.origin, session.provider, session.key)
-        if known is not None and may_take(records, session, known, strength):
+        if known is not None and may_take(records, session, known, strength, is_news=False):
             last = max(each.at for each in session.held.values())
             _enter(records, session, known, last, strength, now)
 

@@ -10,16 +10,24 @@ from bullpen.observe import binding
 from bullpen.observe.binding import BindingEvent
 from bullpen.observe.inventory import KnownPane
 from bullpen.observe.records import Records
-from bullpen.observe.subjects import GUESSED, PaneRecord, SessionRecord
+from bullpen.observe.subjects import CERTAIN, GUESSED, PaneRecord, SessionRecord
 
 __all__ = ["end", "is_better", "leave", "link", "may_take", "unlink"]
 
 
-def may_take(records: Records, session: SessionRecord, known: KnownPane, strength: int) -> bool:
+def may_take(
+    records: Records,
+    session: SessionRecord,
+    known: KnownPane,
+    strength: int,
+    *,
+    is_news: bool = True,
+) -> bool:
     """Whether a session that was found in a pane is the one to speak for it.
 
     Of two that were put there by their directory, the likelier one is; what is certain goes before
-    a guess; and an agent that another one has started speaks only for itself.
+    a guess; and an agent that another one has started speaks only for itself. Of two that are
+    certain it is the one that spoke last, so what is no news takes nothing from it.
     """
     other = records.session_in(records.panes[known.pane])
     if other is None or other is session or other.is_ended:
@@ -28,6 +36,8 @@ def may_take(records: Records, session: SessionRecord, known: KnownPane, strengt
         return False
     if strength == other.strength == GUESSED:
         return is_better(session, other)
+    if strength == other.strength and not is_news:
+        return False
     return not _is_nested(session, other, known)
 
 
@@ -60,6 +70,9 @@ def link(
     if record.session_key == session.key and session.pane == record.id:
         session.strength = max(strength, session.strength)
         return
+    other = records.session_in(record)
+    if other is not None and other.strength == strength == CERTAIN:
+        other.is_ended = True  # one process, one terminal: it has begun another session
     unlink(records, record, now)
     before = records.pane_of(session)
     if before is not None:
