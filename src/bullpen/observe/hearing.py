@@ -10,9 +10,10 @@ from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity, Provider, SourceKind
 from bullpen.observe import binding
 from bullpen.observe.binding import BindingEvent
+from bullpen.observe.errors import Refused
 from bullpen.observe.inventory import KnownPane
 from bullpen.observe.linking import end, is_better, link, may_take
-from bullpen.observe.records import Records, Refused
+from bullpen.observe.records import Records
 from bullpen.observe.resolver import Held
 from bullpen.observe.subjects import CERTAIN, GUESSED, SessionRecord
 from bullpen.observe.titles import Candidate

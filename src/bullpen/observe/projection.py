@@ -20,11 +20,12 @@ from bullpen.model.views import AgentState, PaneState, SessionState
 from bullpen.observe import binding, publish
 from bullpen.observe.binding import BindingEvent
 from bullpen.observe.changes import ChangeLog
+from bullpen.observe.errors import Refused
 from bullpen.observe.freshness import Freshness, Link
 from bullpen.observe.hearing import hear, seek_panes
 from bullpen.observe.hysteresis import settle
 from bullpen.observe.linking import link
-from bullpen.observe.records import Outcome, Records, Refused, Step, Work
+from bullpen.observe.records import Folded, Records, Step, Work
 from bullpen.observe.resolver import Held, Resolution, resolve
 from bullpen.observe.seeing import close, recognise, see
 from bullpen.observe.subjects import CERTAIN, PaneRecord, SessionRecord
@@ -40,11 +41,13 @@ UNSEEN_AFTER_RESTART = timedelta(seconds=30)  # by then every source has looked
 MOST_SESSIONS = 2_000
 
 
-class CasConflict(Exception):
+class CasConflict(Refused):
     """What was to be changed has changed meanwhile. Nothing was done; look again, then decide."""
 
     def __init__(self, key: str, expected: int, found: int) -> None:
-        super().__init__(f"{key} is at version {found}, not {expected}")
+        super().__init__(
+            Reason.BINDING_CAS_CONFLICT, f"{key} is at version {found}, not {expected}"
+        )
         self.key = key
         self.expected = expected
         self.found = found
@@ -175,7 +178,7 @@ class Projection:
             reason, message = refused.reason, str(refused)
             self._note_refusal(observation, refused)
         self._records.work.outcomes.append(
-            Outcome(
+            Folded(
                 ingested.ingest_seq, observation.event_id, observation.source_kind, reason, message
             )
         )

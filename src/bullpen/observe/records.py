@@ -15,10 +15,10 @@ from bullpen.observe.inventory import Inventory
 from bullpen.observe.names import Names
 from bullpen.observe.subjects import PaneRecord, SessionRecord
 
-__all__ = ["Outcome", "Records", "Refused", "Step", "Work"]
+__all__ = ["Folded", "Records", "Step", "Work"]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Folded(msgspec.Struct, frozen=True):
     """What became of an observation. It is in the log in any case."""
 
     ingest_seq: int
@@ -32,7 +32,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True):
     """What one step of the projection did, and what is to be kept of it."""
 
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[Folded, ...] = ()
     changes: tuple[StateChange, ...] = ()
     panes: tuple[PaneState, ...] = ()
     removed_panes: tuple[PaneInstanceId, ...] = ()
@@ -41,19 +41,11 @@ class Step(msgspec.Struct, frozen=True):
     bindings: tuple[BindingLink, ...] = ()
 
 
-class Refused(Exception):
-    """An observation makes no difference, for a reason."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
 class Work:
     """What has been done in the step that is under way."""
 
     def __init__(self) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[Folded] = []
         self.changes: list[StateChange] = []
         self.panes: dict[PaneInstanceId, PaneState] = {}
         self.removed_panes: list[PaneInstanceId] = []

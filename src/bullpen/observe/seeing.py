@@ -17,10 +17,11 @@ from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity, SourceKind
 from bullpen.observe import binding, hysteresis
 from bullpen.observe.binding import BindingEvent
+from bullpen.observe.errors import Refused
 from bullpen.observe.hysteresis import Look, ScreenTrack
 from bullpen.observe.inventory import KnownPane
 from bullpen.observe.linking import leave
-from bullpen.observe.records import Records, Refused
+from bullpen.observe.records import Records
 from bullpen.observe.reports import PaneReport, ServerReport
 from bullpen.observe.resolver import Held
 from bullpen.observe.subjects import PaneRecord
