@@ -1,0 +1,652 @@
+"""The one door through which observations come: registered, admitted, told apart, put in order.
+
+    sources -> pull_sources / ingest -> the log -> take / pull -> ack
+
+Each observation that is taken gets the next ingest sequence, once. Whoever reads the log is given a
+batch and a token, and again until it acknowledges. How far each source was read is committed only
+when all that was read from it has been acknowledged by the projection: whatever ends in between,
+nothing is lost, and what is read again makes no difference.
+
+Except for pulling and closing, nothing here waits. Every refusal is an `ApiError` of the one table.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+
+from bullpen.api.errors import ApiError, reason_of
+from bullpen.api.methods import (
+    PROTOCOL_VERSION,
+    AckResult,
+    GatewayReply,
+    HelloReply,
+    IngestReply,
+    Refusal,
+    RewindReply,
+)
+from bullpen.connection import Connection, RemoteError, RpcError, open_transport
+from bullpen.jsonrpc.errors import INVALID_PARAMS
+from bullpen.model.reasons import Reason
+from bullpen.model.records import Ingested, Restored
+from bullpen.model.sources import CursorState, SourceHealth, SourceRegistration
+from bullpen.model.states import HealthStatus, RegistryState, SourceKind
+from bullpen.observe.admission import (
+    Outcome,
+    decode_observation,
+    encode_observation,
+    event_id_of,
+    suppressor,
+)
+from bullpen.observe.cursors import Checkpoints, Recovery, SourceCursor
+from bullpen.observe.dedup import DedupWindow
+from bullpen.observe.deliveries import Delivery, DeliveryLimits, DeliveryLog
+from bullpen.observe.errors import AckRetryExhausted, Refused
+from bullpen.observe.feed import Feed, OpenTransport, Pulled, Unreachable
+from bullpen.observe.freshness import Link
+from bullpen.observe.health import status_when_unreachable, worst
+from bullpen.observe.registry import HEARTBEAT_TIMEOUT, Registry
+from bullpen.observe.sources.port import Now
+
+__all__ = ["PROJECTION", "Gateway", "GatewayLimits", "Outcome", "Trouble", "ingest_reply"]
+
+logger = logging.getLogger("bullpen.observe")
+
+PROJECTION = "projection"
+"""The consumer that folds the log. It is ours: nobody may pull or acknowledge for it."""
+
+MAX_BATCH = 5_000
+MAX_CONSUMER_LENGTH = 128
+CONSUMER_GONE = timedelta(seconds=60)  # one that does not even pull any more is no trouble
+
+Trouble = Callable[[Reason, str, SourceKind | None], None]
+"""Told of what an operator should know. It must not raise."""
+
+
+class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is pulled, and how long is waited for it."""
+
+    pull_limit: int = 500
+    pulls_in_a_row: int = 20
+    """As long as a source gives all that was asked for."""
+    pull_timeout_seconds: float = 5.0
+    patience_seconds: float = 0.25
+    """For how long `pull_sources` waits for the slowest; its answer is then taken when it comes."""
+    deliveries: DeliveryLimits = DeliveryLimits()
+
+
+class Gateway:
+    """Takes the observations of all sources, and gives them out in one order.
+
+    `nonce` belongs to this run of the daemon and `owner_uid` is its user; a source has to have
+    both. Numbers go on after `last_ingest_seq`.
+    """
+
+    def __init__(
+        self,
+        now: Now,
+        *,
+        nonce: str,
+        owner_uid: int,
+        last_ingest_seq: int = 0,
+        limits: GatewayLimits | None = None,
+        on_trouble: Trouble | None = None,
+    ) -> None:
+        self._now = now
+        self._limits = limits or GatewayLimits()
+        self._on_trouble = on_trouble or (lambda *_: None)
+        self._registry = Registry(
+            nonce=nonce, owner_uid=owner_uid, protocol_version=PROTOCOL_VERSION
+        )
+        self._log = DeliveryLog(
+            after=last_ingest_seq,
+            prefix=f"{secrets.token_hex(4)}-",
+            holder=PROJECTION,
+            limits=self._limits.deliveries,
+        )
+        self._dedup = DedupWindow()
+        self._feeds: dict[SourceKind, Feed] = {}
+        self._records: dict[SourceKind, _Record] = {}
+        self._cursors: dict[SourceKind, SourceCursor] = {}
+        self._checkpoints = Checkpoints(now())
+        self._defaults: dict[str, _Default] = {}  # consumers that do not acknowledge
+        self._stirred = asyncio.Event()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def restore(self, restored: Restored, recent: Iterable[Ingested] = ()) -> None:
+        """Go on where another run has ended; `recent` are the latest observations it kept."""
+        now = self._now()
+        for state in restored.cursors:
+            self._cursors[state.source_kind] = SourceCursor(state.committed_cursor)
+        for each in recent:
+            self._dedup.add(each.observation, now)
+
+    # ------------------------------------------------------------------------------------- sources
+
+    def attach(self, kind: SourceKind, source: Connection | OpenTransport | None) -> None:
+        """Register a source of our own, and say how to pull from it.
+
+        None is for one that delivers by `ingest` from within this process.
+
+        Raises:
+            ApiError: it has been revoked.
+        """
+        with _as_api_errors():
+            self._registry.register(kind, self._now(), is_pulled=source is not None)
+        record = self._record(kind)
+        if source is None:
+            record.status, record.reason = HealthStatus.HEALTHY, ""
+        else:
+            self._connect(kind, source)
+
+    def hello(
+        self,
+        kind: SourceKind,
+        *,
+        nonce: str,
+        protocol_version: int,
+        peer_uid: int,
+        socket_path: str | None = None,
+    ) -> HelloReply:
+        """Register a source that said hello. With a socket, it is pulled from there from now on.
+
+        Raises:
+            ApiError: it is not to be trusted, or has been revoked.
+        """
+        if socket_path is not None and not PurePosixPath(socket_path).is_absolute():
+            raise RpcError(INVALID_PARAMS, "Invalid params: socket_path is not absolute")
+        with _as_api_errors():
+            registration = self._registry.hello(
+                kind,
+                self._now(),
+                nonce=nonce,
+                protocol_version=protocol_version,
+                peer_uid=peer_uid,
+                socket_path=socket_path,
+            )
+        record = self._record(kind)
+        if socket_path is not None:
+            self._connect(kind, lambda: open_transport(f"unix://{socket_path}"))
+        elif kind not in self._feeds:
+            record.status, record.reason = HealthStatus.HEALTHY, ""
+        return HelloReply(registration, HEARTBEAT_TIMEOUT.total_seconds())
+
+    def heartbeat(self, kind: SourceKind) -> SourceRegistration:
+        """Note that a source is there.
+
+        Raises:
+            ApiError: it never said hello, or has been revoked.
+        """
+        with _as_api_errors():
+            return self._registry.heartbeat(kind, self._now())
+
+    def revoke(self, kind: SourceKind) -> SourceRegistration:
+        """Take nothing more from a source, as long as this run lasts.
+
+        Raises:
+            ApiError: it never said hello.
+        """
+        with _as_api_errors():
+            registration = self._registry.revoke(kind)
+        self.detach(kind)
+        return registration
+
+    def detach(self, kind: SourceKind) -> None:
+        """Pull no longer from a source. It is stale soon, if it does not come back."""
+        feed = self._feeds.pop(kind, None)
+        if feed is not None:
+            closing = asyncio.get_running_loop().create_task(
+                feed.aclose(), name=f"gateway:{kind}:close"
+            )
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    def registrations(self) -> tuple[SourceRegistration, ...]:
+        """Return who has said hello, and what became of it."""
+        self._registry.sweep(self._now())
+        return self._registry.list()
+
+    def health(self) -> tuple[tuple[SourceKind, SourceHealth], ...]:
+        """Return how each source fares, and what became of what it said."""
+        return tuple((kind, self._health(kind)) for kind in self._records)
+
+    def links(self) -> dict[SourceKind, Link]:
+        """Return when each source was last heard of, and how it fares, for the resolver."""
+        now = self._now()
+        return {
+            each.source_kind: Link(
+                now if self._registry.is_local(each.source_kind) else each.last_heartbeat_at,
+                self._own_status(each.source_kind),
+            )
+            for each in self._registry.list()
+        }
+
+    # ------------------------------------------------------------------------------------- pulling
+
+    async def pull_sources(self, *, only_nudged: bool = False) -> int:
+        """Pull from every source, or from those that have said they have something.
+
+        All are asked at the same time. One that takes long is not waited for: its answer is taken
+        when it comes, and until then it is not asked again. Returns how many observations were
+        taken meanwhile.
+        """
+        now = self._now()
+        self._sweep(now)
+        before = self._log.last_seq
+        begun = [
+            self._begin_pull(feed)
+            for feed in self._feeds.values()
+            if feed.may_pull(now) and (feed.is_nudged or not only_nudged)
+        ]
+        if begun:
+            await asyncio.wait(begun, timeout=self._limits.patience_seconds)
+        return self._log.last_seq - before
+
+    async def wait_for_events(self, timeout_seconds: float) -> bool:
+        """Wait until a source has something, or the log something the projection was not given.
+
+        Returns whether that is so. It is also if it was already.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while not self._has_work():
+                    self._stirred.clear()
+                    await self._stirred.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def ingest(self, kind: SourceKind, raw_events: Sequence[Any]) -> list[Outcome]:
+        """Take observations, each on its own: as JSON, as what that was decoded to, or as such.
+
+        Raises:
+            RpcError: there are too many at once.
+        """
+        if len(raw_events) > MAX_BATCH:
+            raise RpcError(INVALID_PARAMS, f"Invalid params: more than {MAX_BATCH} events at once")
+        now = self._now()
+        self._registry.sweep(now)
+        outcomes = [self._ingest_one(kind, raw, now) for raw in raw_events]
+        if any(each.reason is None for each in outcomes):
+            self._registry.heartbeat(kind, now)
+        return outcomes
+
+    # ------------------------------------------------------------------------------ giving it out
+
+    def take(self, limit: int = 500) -> Delivery:
+        """Give the projection its next batch, with the numbers of the observations.
+
+        Raises:
+            ApiError: it has not acknowledged, or is too far behind. Either is said once; taken
+                again, it goes on.
+        """
+        return self._deliver(PROJECTION, None, limit)
+
+    def pull(self, consumer: str, cursor: str | None = None, limit: int = 500) -> GatewayReply:
+        """Give a consumer its next batch.
+
+        Raises:
+            ApiError: there is no such cursor, or it has not acknowledged however often.
+        """
+        if not 0 < len(consumer) <= MAX_CONSUMER_LENGTH:
+            raise RpcError(INVALID_PARAMS, "Invalid params: consumer is empty or too long")
+        if not 1 <= limit <= MAX_BATCH:
+            raise RpcError(INVALID_PARAMS, f"Invalid params: limit is not from 1 to {MAX_BATCH}")
+        delivery = self._deliver(consumer, cursor, limit)
+        return GatewayReply(
+            events=tuple(each.observation for each in delivery.events),
+            next_cursor=delivery.next_cursor,
+            delivery_token=delivery.token,
+            attempt=delivery.attempt,
+        )
+
+    def ack(self, token: str, consumer: str = PROJECTION) -> AckResult:
+        """Take an acknowledgement; twice is the same as once.
+
+        Raises:
+            ApiError: the consumer was given no such token.
+        """
+        with _as_api_errors():
+            acknowledged = self._log.ack(consumer, token, self._now())
+        if not acknowledged.is_repeated:
+            self._defaults.pop(consumer, None)
+        if acknowledged.is_late:
+            message = f"{consumer!r} did not acknowledge within {self._ack_seconds:g} s"
+            for kind in sorted(acknowledged.kinds):
+                self._on_trouble(Reason.ACK_TIMEOUT, message, kind)
+        if consumer == PROJECTION:
+            self._checkpoints.note(acknowledged.events)
+            for cursor in self._cursors.values():
+                cursor.commit(acknowledged.committed_seq)
+        return AckResult(
+            "already_committed" if acknowledged.is_repeated else "committed",
+            str(acknowledged.committed_seq),
+        )
+
+    def rewind(
+        self, consumer: str, *, events: int | None = None, seconds: float | None = None
+    ) -> RewindReply:
+        """Have a consumer read again, from so many observations or so long ago.
+
+        Raises:
+            ApiError: that is too far.
+        """
+        if (events is None) == (seconds is None) or (events or 0) < 0 or not (seconds or 0) >= 0:
+            raise RpcError(INVALID_PARAMS, "Invalid params: give events or seconds, from 0 up")
+        with _as_api_errors():
+            place, gone_back = self._log.rewind(
+                consumer, self._now(), events=events, seconds=seconds
+            )
+        self._stirred.set()
+        return RewindReply(str(place), gone_back)
+
+    def cursors(self) -> tuple[CursorState, ...]:
+        """Return how far each source was read, to be written after what was read from it."""
+        now = self._now()
+        return tuple(
+            CursorState(
+                source_kind=kind,
+                fetched_cursor=cursor.fetched,
+                committed_cursor=cursor.committed,
+                checkpoint_ts=now,
+            )
+            for kind, cursor in self._cursors.items()
+        )
+
+    def checkpoint(self) -> tuple[CursorState, ...]:
+        """Return the cursors if it is time to write them, and nothing otherwise."""
+        now = self._now()
+        if not self._checkpoints.is_due(now):
+            return ()
+        self._checkpoints.take(now)
+        return self.cursors()
+
+    def buffers(self) -> dict[str, int]:
+        """Return how much is kept, for whoever wants to see that it is bounded."""
+        return {
+            "gateway.log": len(self._log),
+            "gateway.log_bytes": self._log.bytes,
+            "gateway.lost": self._log.lost,
+            "gateway.dedup": len(self._dedup),
+            "gateway.consumers": self._log.consumers,
+        }
+
+    async def aclose(self) -> None:
+        """Stop pulling, and close what was opened for it. Idempotent."""
+        for kind in tuple(self._feeds):
+            self.detach(kind)
+        if self._closing:
+            await asyncio.wait(tuple(self._closing))
+
+    # ------------------------------------------------------------------------------------- within
+
+    @property
+    def _ack_seconds(self) -> float:
+        return self._limits.deliveries.ack_timeout.total_seconds()
+
+    def _record(self, kind: SourceKind) -> "_Record":
+        if kind not in self._records:
+            self._records[kind] = _Record(self._now())
+        return self._records[kind]
+
+    def _connect(self, kind: SourceKind, source: Connection | OpenTransport) -> None:
+        self.detach(kind)
+        self._cursors.setdefault(kind, SourceCursor())
+        self._feeds[kind] = Feed(
+            kind,
+            source,
+            timeout_seconds=self._limits.pull_timeout_seconds,
+            on_notice=lambda _: self._stirred.set(),
+        )
+
+    def _has_work(self) -> bool:
+        now = self._now()
+        if self._log.room and any(feed.has_news(now) for feed in self._feeds.values()):
+            return True
+        return self._log.fetched_seq(PROJECTION) < self._log.last_seq
+
+    def _sweep(self, now: datetime) -> None:
+        self._log.trim(now)
+        for kind in self._registry.sweep(now):
+            logger.warning("%s was not heard of for %s", kind, HEARTBEAT_TIMEOUT)
+
+    def _begin_pull(self, feed: Feed) -> "asyncio.Task[None]":
+        feed.pulling = asyncio.get_running_loop().create_task(
+            self._pull_feed(feed), name=f"gateway:{feed.kind}:pull"
+        )
+        return feed.pulling
+
+    async def _pull_feed(self, feed: Feed) -> None:
+        try:
+            await self._pull_all(feed)
+        except Unreachable as error:
+            self._note_unreachable(feed.kind, str(error))
+        except RemoteError as error:
+            self._note_unreachable(feed.kind, f"it refused to be pulled from: {error.message}")
+        except Exception as error:  # the boundary: one source must not end the others' pulling
+            logger.exception("%s: pulling failed", feed.kind)
+            self._note_unreachable(feed.kind, f"pulling failed: {type(error).__name__}")
+        finally:
+            feed.pulling = None
+            if feed.is_nudged:
+                self._stirred.set()
+
+    async def _pull_all(self, feed: Feed) -> None:
+        """Pull until the source has nothing more, the log no room, or it has been a lot."""
+        cursor = self._cursors[feed.kind]
+        for _ in range(self._limits.pulls_in_a_row):
+            limit = min(self._limits.pull_limit, self._log.room)
+            if not limit:
+                return
+            asked = cursor.fetched
+            try:
+                pulled = await feed.pull(asked, cursor.committed, limit, self._now)
+            except RemoteError as error:
+                if not _is_invalid_cursor(error) or asked is None:
+                    raise
+                self._recover(feed.kind, cursor)
+                continue
+            if not self._is_feeding(feed):
+                return
+            self._take_pulled(feed.kind, cursor, pulled)
+            if len(pulled.events) < limit or pulled.next_cursor == asked:
+                return
+
+    def _is_feeding(self, feed: Feed) -> bool:
+        """Whether it is still the one to be pulled from; it may have moved, or been revoked."""
+        return self._feeds.get(feed.kind) is feed
+
+    def _recover(self, kind: SourceKind, cursor: SourceCursor) -> None:
+        recovery = cursor.refuse(self._now())
+        logger.log(
+            logging.WARNING if recovery is Recovery.RESYNC else logging.INFO,
+            "%s: it does not know the cursor: %s",
+            kind,
+            recovery,
+        )
+        if recovery is Recovery.RESYNC:
+            message = f"{kind} refused cursor after cursor and is read from its start"
+            self._on_trouble(Reason.INVALID_CURSOR, message, kind)
+
+    def _take_pulled(self, kind: SourceKind, cursor: SourceCursor, pulled: Pulled) -> None:
+        now = self._now()
+        self._registry.pulled(kind, now)
+        self._record(kind).note_report(pulled.source_health, now)
+        for raw in pulled.events:
+            self._ingest_one(kind, raw, now)
+        committed = self._log.committed_seq(PROJECTION)
+        cursor.fetch(pulled.next_cursor, self._log.last_seq, committed)
+
+    def _note_unreachable(self, kind: SourceKind, reason: str) -> None:
+        record = self._record(kind)
+        before = record.status
+        record.note_unreachable(reason, self._now())
+        if record.status is not before:
+            logger.warning("%s is %s (%s)", kind, record.status, reason)
+
+    def _ingest_one(self, kind: SourceKind, raw: object, now: datetime) -> Outcome:
+        outcome = self._admit(kind, raw, now)
+        if outcome.is_accepted:
+            record = self._record(kind)
+            record.accepted += 1
+            record.last_event_at = now
+            self._stirred.set()
+        elif kind in self._records:  # a stranger is not counted: kinds are no stranger's to make
+            word = outcome.reason.word if outcome.reason else "duplicate"
+            self._records[kind].dropped[word] += 1
+        return outcome
+
+    def _admit(self, kind: SourceKind, raw: object, now: datetime) -> Outcome:
+        try:
+            self._registry.check(kind)
+            record = self._record(kind)
+            if record.status is HealthStatus.DOWN:
+                raise Refused(Reason.SOURCE_INADMISSIBLE, f"{kind} is down: {record.reason}")
+            observation = decode_observation(raw, kind)
+            better = suppressor(observation, self._is_healthy)
+            if better is not None:
+                raise Refused(Reason.SOURCE_RANK_SUPPRESSED, f"{better} is healthy, and better")
+            if self._dedup.has(observation, now):
+                return Outcome(event_id=observation.event_id, is_duplicate=True)
+            encoded = encode_observation(observation)
+        except Refused as error:
+            return Outcome(event_id=event_id_of(raw), reason=error.reason, message=str(error))
+        self._dedup.add(observation, now)
+        ingest_seq = self._log.append(observation, encoded, now)
+        return Outcome(event_id=observation.event_id, ingest_seq=ingest_seq)
+
+    def _is_healthy(self, kind: SourceKind) -> bool:
+        registration = self._registry.get(kind)
+        is_active = registration is not None and registration.state is RegistryState.ACTIVE
+        return is_active and self._own_status(kind) is HealthStatus.HEALTHY
+
+    def _own_status(self, kind: SourceKind) -> HealthStatus:
+        registration = self._registry.get(kind)
+        if registration is not None and registration.state is RegistryState.REVOKED:
+            return HealthStatus.DOWN
+        record = self._records.get(kind)
+        return record.status if record else HealthStatus.DEGRADED
+
+    def _health(self, kind: SourceKind) -> SourceHealth:
+        record, registration = self._records[kind], self._registry.get(kind)
+        now = self._now()
+        status, reason = self._own_status(kind), record.reason
+        if registration is not None and registration.state is RegistryState.REVOKED:
+            reason = "it has been revoked"
+        elif registration is not None and registration.state is RegistryState.STALE:
+            status = worst(status, HealthStatus.DEGRADED)
+            silent = now - registration.last_heartbeat_at
+            reason = reason or f"it was not heard of for {silent.total_seconds():.0f} s"
+        for consumer, default in self._defaults.items():
+            if kind in default.kinds and now - default.pulled_at <= CONSUMER_GONE:
+                status = worst(status, HealthStatus.DEGRADED)
+                reason = reason or f"{consumer!r} does not acknowledge what it says"
+        return SourceHealth(
+            status=status,
+            checked_at=record.checked_at,
+            reason=reason,
+            last_event_at=record.last_event_at,
+            accepted=record.accepted,
+            dropped=dict(record.dropped + record.dropped_there),
+            version=record.version,
+        )
+
+    def _deliver(self, consumer: str, cursor: str | None, limit: int) -> Delivery:
+        now = self._now()
+        default = self._defaults.get(consumer)
+        if default is not None:
+            default.pulled_at = now
+        try:
+            with _as_api_errors():
+                return self._log.pull(consumer, cursor, limit, now)
+        except ApiError as error:
+            if isinstance(error.__cause__, AckRetryExhausted):
+                kinds = error.__cause__.kinds
+                self._note_default(consumer, kinds, now)
+                for kind in sorted(kinds):
+                    self._on_trouble(Reason.ACK_RETRY_EXHAUSTED, error.message, kind)
+            raise
+
+    def _note_default(self, consumer: str, kinds: frozenset[SourceKind], now: datetime) -> None:
+        for name, known in tuple(self._defaults.items()):
+            if now - known.pulled_at > CONSUMER_GONE:
+                del self._defaults[name]
+        self._defaults[consumer] = _Default(kinds, now)
+
+
+def ingest_reply(outcomes: Sequence[Outcome]) -> IngestReply:
+    """Return what to answer to whoever delivered.
+
+    Raises:
+        ApiError: there were observations, and every one of them was refused.
+    """
+    refused = tuple(
+        Refusal(each.event_id, each.reason.word, each.message)
+        for each in outcomes
+        if each.reason is not None
+    )
+    if refused and len(refused) == len(outcomes):
+        first = outcomes[0]
+        assert first.reason is not None
+        raise ApiError(first.reason, first.message, refused=msgspec.to_builtins(refused))
+    return IngestReply(
+        accepted=sum(each.is_accepted for each in outcomes),
+        duplicates=sum(each.is_duplicate for each in outcomes),
+        refused=refused,
+    )
+
+
+class _Record:
+    """How a source fares as the gateway sees it, and what became of what it said."""
+
+    def __init__(self, now: datetime) -> None:
+        self.status = HealthStatus.DEGRADED
+        self.reason = "it was not heard of yet"
+        self.checked_at = now
+        self.last_event_at: datetime | None = None
+        self.accepted = 0
+        self.dropped: Counter[str] = Counter()
+        self.dropped_there: Counter[str] = Counter()  # by the source itself
+        self.version = ""
+        self._reached_at = now
+
+    def note_report(self, health: SourceHealth, now: datetime) -> None:
+        """Take a source's own word on how it fares."""
+        self.status, self.reason = health.status, health.reason
+        self.checked_at = health.checked_at if health.checked_at.tzinfo else now
+        self.dropped_there = Counter(health.dropped)
+        self.version = health.version
+        self._reached_at = now
+
+    def note_unreachable(self, reason: str, now: datetime) -> None:
+        """Note that it could not be asked; how bad that is depends on for how long."""
+        self.status = status_when_unreachable((now - self._reached_at).total_seconds())
+        self.reason, self.checked_at = reason, now
+
+
+class _Default:
+    """A consumer that did not acknowledge, and the sources that concerns."""
+
+    def __init__(self, kinds: frozenset[SourceKind], now: datetime) -> None:
+        self.kinds = kinds
+        self.pulled_at = now
+
+
+@contextmanager
+def _as_api_errors() -> Iterator[None]:
+    try:
+        yield
+    except Refused as error:
+        raise ApiError(error.reason, str(error), **error.facts) from error
+
+
+def _is_invalid_cursor(error: RemoteError) -> bool:
+    is_code = error.code == Reason.INVALID_CURSOR
+    return is_code or reason_of(error) == Reason.INVALID_CURSOR.word
