@@ -133,11 +133,14 @@ class Spool:
     def _read_file(self, name: str) -> bytes:
         # Neither a link to somewhere else nor a pipe that holds us up.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        with open(os.open(self._directory / name, flags), "rb") as file:  # noqa: PTH123
-            status = os.fstat(file.fileno())
+        descriptor = os.open(self._directory / name, flags)
+        try:
+            status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_size > self._file_limit:
                 raise ValueError(f"{name} is no file, or too long")
-            return file.read()
+            return _read_all(descriptor, status.st_size)
+        finally:
+            os.close(descriptor)
 
     def _settle(self, done: Iterable[str], bad: Iterable[str]) -> None:
         for name in done:
@@ -156,6 +159,14 @@ def _keep_newest(place: Path) -> None:
         files = sorted(entries, key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
     for entry in files[:-BAD_FILES_KEPT]:
         Path(entry.path).unlink(missing_ok=True)
+
+
+def _read_all(descriptor: int, size: int) -> bytes:
+    pieces: list[bytes] = []
+    while size > 0 and (piece := os.read(descriptor, size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
 
 
 def _parse(name: str, data: bytes) -> Spooled:
