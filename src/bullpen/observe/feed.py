@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bullpen.api.methods import EventsAvailable, PullEvents, PullReply
+from bullpen.api.methods import DeliverRaw, EventsAvailable, PullEvents, PullReply
 from bullpen.connection import (
     Connection,
     ConnectionClosed,
@@ -107,6 +107,19 @@ class Feed:
             raise Unreachable("its answer is not readable") from error
         self._backoff.succeeded()
         return _read(answer)
+
+    async def deliver(self, request: DeliverRaw) -> None:
+        """Hand over what a program has pushed.
+
+        Raises:
+            RemoteError: the source makes nothing of it.
+            Unreachable: it cannot be told.
+        """
+        try:
+            connection = await self._connect()
+            await connection.request(request, timeout=self._timeout)
+        except (ConnectionClosed, TransportError, TimeoutError, RequestTimeout) as error:
+            raise Unreachable(str(error) or "it cannot be connected to in time") from error
 
     async def aclose(self) -> None:
         """Stop pulling, and close what was opened here."""

@@ -26,6 +26,7 @@ from bullpen.api.errors import ApiError, reason_of
 from bullpen.api.methods import (
     PROTOCOL_VERSION,
     AckResult,
+    DeliverRaw,
     GatewayReply,
     HelloReply,
     IngestReply,
@@ -55,12 +56,16 @@ from bullpen.observe.health import status_when_unreachable, worst
 from bullpen.observe.registry import HEARTBEAT_TIMEOUT, Registry
 from bullpen.observe.sources.port import Now
 
-__all__ = ["PROJECTION", "Gateway", "GatewayLimits", "Outcome", "Trouble", "ingest_reply"]
+__all__ = ["OURS", "PROJECTION", "Gateway", "GatewayLimits", "Outcome", "Trouble", "ingest_reply"]
 
 logger = logging.getLogger("bullpen.observe")
 
 PROJECTION = "projection"
-"""The consumer that folds the log. It is ours: nobody may pull or acknowledge for it."""
+"""The consumer that keeps what the log was folded to. Only what it acknowledged is committed."""
+FOLD = "fold"
+"""The consumer that folds the log, which does not wait until that is kept."""
+OURS = frozenset([PROJECTION, FOLD])
+"""Nobody else may pull or acknowledge for these."""
 
 MAX_BATCH = 5_000
 MAX_CONSUMER_LENGTH = 128
@@ -278,7 +283,32 @@ class Gateway:
             self._registry.heartbeat(kind, now)
         return outcomes
 
+    async def deliver(self, kind: SourceKind, request: DeliverRaw) -> None:
+        """Hand a source what a program has pushed.
+
+        Raises:
+            ApiError: there is no such source, or it makes nothing of it.
+        """
+        feed = self._feeds.get(kind)
+        if feed is None:
+            raise ApiError(Reason.SOURCE_REGISTRY_MISS, f"there is no {kind} to deliver to")
+        try:
+            await feed.deliver(request)
+        except Unreachable as error:
+            raise ApiError(Reason.SOURCE_INADMISSIBLE, f"{kind}: {error}") from error
+
     # ------------------------------------------------------------------------------ giving it out
+
+    def unfolded(self, limit: int = 500) -> tuple[Ingested, ...]:
+        """Give what was not folded yet, once."""
+        delivery = self._deliver(FOLD, None, limit)
+        if delivery.token is not None:
+            self._log.ack(FOLD, delivery.token, self._now())
+        return delivery.events
+
+    def note_dropped(self, kind: SourceKind, reason: Reason) -> None:
+        """Count an observation that made no difference when it was folded."""
+        self._record(kind).dropped[reason.word] += 1
 
     def take(self, limit: int = 500) -> Delivery:
         """Give the projection its next batch, with the numbers of the observations.
@@ -410,7 +440,7 @@ class Gateway:
         now = self._now()
         if self._log.room and any(feed.has_news(now) for feed in self._feeds.values()):
             return True
-        return self._log.fetched_seq(PROJECTION) < self._log.last_seq
+        return self._log.fetched_seq(FOLD) < self._log.last_seq
 
     def _sweep(self, now: datetime) -> None:
         self._log.trim(now)

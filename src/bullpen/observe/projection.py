@@ -132,6 +132,25 @@ class Projection:
             if each.name and each.pane is None:
                 records.names.keep(each.name, each.key)
 
+    def adopt(self, restored: Restored, now: datetime) -> None:
+        """Take up what a snapshot says of panes that are there, as far as nothing newer is known.
+
+        What was observed since holds: a snapshot brings back names, titles and which session was
+        in which pane, not what an agent is doing now.
+        """
+        records = self._records
+        for session in map(_session_from, restored.sessions):
+            if not session.is_own:
+                records.sessions.setdefault(session.key, session)
+        for state in restored.panes:
+            record = records.panes.get(state.pane_instance_id)
+            session_key = state.session_key or ""
+            inside = records.sessions.get(session_key)
+            if record is None or record.session_key or inside is None or inside.is_own:
+                continue
+            if record.provider in (None, inside.provider):
+                link(records, inside, record, SourceKind.REPORT, CERTAIN, now)
+
     def apply(self, batch: Sequence[Ingested], links: Links, now: datetime) -> Step:
         """Fold a batch."""
         self._records.work = Work()
