@@ -15,6 +15,7 @@ __all__ = [
     "HOME_VARIABLE",
     "SOCKET_NAME",
     "SOCKET_VARIABLE",
+    "absolute",
     "config_directory",
     "runtime_directory",
     "socket_path",
@@ -30,7 +31,7 @@ def socket_path(environment: Mapping[str, str], user_id: int) -> str:
     """Where the daemon listens."""
     given = environment.get(SOCKET_VARIABLE)
     if given:
-        return os.path.abspath(given)  # noqa: PTH100 - pathlib is not for the hot path
+        return absolute(given)
     return f"{runtime_directory(environment, user_id)}/{SOCKET_NAME}"
 
 
@@ -58,9 +59,16 @@ def config_directory(environment: Mapping[str, str], user_id: int) -> str:
     return f"{config or _home(environment, user_id) + '/.config'}/bullpen"
 
 
+def absolute(path: str) -> str:
+    """Return a path that means the same in another directory; links in it are left alone."""
+    if path.startswith("/"):  # without asking where we are, which may block
+        return path
+    return os.path.abspath(path)  # noqa: PTH100 - pathlib is not for the hot path
+
+
 def _bullpen_home(environment: Mapping[str, str]) -> str:
     home = environment.get(HOME_VARIABLE)
-    return os.path.abspath(home).rstrip("/") if home else ""  # noqa: PTH100
+    return absolute(home).rstrip("/") if home else ""
 
 
 def _absolute(environment: Mapping[str, str], name: str) -> str:

@@ -47,7 +47,7 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         given = os.fspath(socket) if socket else environment.get(locations.SOCKET_VARIABLE)
         chosen = given or locations.socket_path(environment, user_id)
         return cls(
-            socket=Path(os.path.abspath(chosen)),  # noqa: PTH100 - without resolving links
+            socket=Path(locations.absolute(chosen)),
             state_directory=Path(locations.state_directory(environment, user_id)),
             config_directory=Path(locations.config_directory(environment, user_id)),
             is_socket_given=bool(given),
