@@ -6,7 +6,7 @@ the one before must not be believed of the one now: each is an instance of its o
 others by the server's identity and the pane's process.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -24,7 +24,7 @@ class PaneInstance(msgspec.Struct, frozen=True):
     server: ServerIdentity
     pane_id: str
     generation: int  # counts the lives of the id, from 1
-    birth: float  # when it was first seen, by the clock of whoever looked
+    birth: float  # when its process started or, if nobody knows, when it was first seen
     pane_pid: int
 
 
@@ -40,27 +40,41 @@ class PaneGenerations:
         self._gone: dict[str, int] = {}  # the last generation of ids that are not there
         self._floor = 0  # the highest generation of those that are not even in there
 
+    @property
+    def instances(self) -> tuple[PaneInstance, ...]:
+        """The panes of the last listing, each once."""
+        return tuple(self._current.values())
+
     def get(self, pane_id: str) -> PaneInstance | None:
         """Return the current instance of a pane; None if it was not in the last listing."""
         return self._current.get(pane_id)
 
-    def update(self, panes: Iterable[PaneInfo], now: float) -> dict[str, PaneInstance]:
-        """Take a whole listing; return the instance of each pane in it."""
+    def update(
+        self,
+        panes: Iterable[PaneInfo],
+        now: float,
+        born: Callable[[int], float | None] = lambda _: None,
+    ) -> dict[str, PaneInstance]:
+        """Take a whole listing; return the instance of each pane in it.
+
+        `born` tells when a process started, if that is known: so whoever begins to look later finds
+        the same births.
+        """
         before, self._current = self._current, {}
         for pane in panes:
             if pane.pane_id not in self._current:  # linked windows are listed several times
-                self._current[pane.pane_id] = self._identify(
-                    pane, before.pop(pane.pane_id, None), now
-                )
+                known = before.pop(pane.pane_id, None)
+                if known is None or not _is_same_life(known, pane):
+                    known = self._begin(pane, known, born(pane.pane_pid) or now)
+                self._current[pane.pane_id] = known
         for pane_id, instance in before.items():
             self._forget(pane_id, instance.generation)
         return dict(self._current)
 
-    def _identify(self, pane: PaneInfo, known: PaneInstance | None, now: float) -> PaneInstance:
-        if known is not None and _is_same_life(known, pane):
-            return known
-        last = known.generation if known is not None else self._gone.pop(pane.pane_id, self._floor)
-        return PaneInstance(pane.server, pane.pane_id, last + 1, now, pane.pane_pid)
+    def _begin(self, pane: PaneInfo, before: PaneInstance | None, birth: float) -> PaneInstance:
+        gone = self._gone.pop(pane.pane_id, self._floor)
+        last = before.generation if before is not None else gone
+        return PaneInstance(pane.server, pane.pane_id, last + 1, birth, pane.pane_pid)
 
     def _forget(self, pane_id: str, generation: int) -> None:
         self._gone.pop(pane_id, None)

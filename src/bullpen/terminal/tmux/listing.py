@@ -5,7 +5,7 @@ So each ends with a mark that nobody can guess, made anew for each listing.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from bullpen.terminal.tmux.errors import TmuxProtocolError
 from bullpen.terminal.tmux.target import ServerIdentity
 
-__all__ = ["PaneInfo", "list_command", "parse_panes"]
+__all__ = ["PaneInfo", "PaneLists", "list_command", "parse_panes"]
 
 
 class PaneInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,28 +126,43 @@ def list_command(mark: str) -> tuple[str, ...]:
     return ("list-panes", "-a", "-F", f"{simple}{mark}{texts}")
 
 
+class PaneLists:
+    """Reads one listing after the other. A pane that is listed as before is the same object."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, ...], PaneInfo] = {}
+
+    def read(self, output: bytes, mark: str) -> tuple[PaneInfo, ...]:
+        """Return the panes that the command printed.
+
+        Raises:
+            TmuxProtocolError: it is not such a list, or not a whole one.
+        """
+        records = _records(output, mark)
+        known = self._known
+        self._known = {record: known.get(record) or _parse_pane(record) for record in records}
+        return tuple(self._known[record] for record in records)
+
+
 def parse_panes(output: bytes, mark: str) -> tuple[PaneInfo, ...]:
-    """Return the panes that the command printed.
+    """Return the panes that the command printed, whatever was printed before.
 
     Raises:
         TmuxProtocolError: it is not such a list, or not a whole one.
     """
+    return PaneLists().read(output, mark)
+
+
+def _records(output: bytes, mark: str) -> list[tuple[bytes, ...]]:
     pieces = output.split(mark.encode())
     size = len(_TEXTS) + 1
     if pieces.pop().strip() or len(pieces) % size:
         raise TmuxProtocolError(f"a list of panes is cut off: {output[-80:]!r}")
-    return tuple(
-        _parse_pane(*(piece.decode(errors="replace") for piece in record))
-        for record in _chunks(pieces, size)
-    )
+    return [tuple(pieces[at : at + size]) for at in range(0, len(pieces), size)]
 
 
-def _chunks(pieces: list[bytes], size: int) -> Iterator[list[bytes]]:
-    for at in range(0, len(pieces), size):
-        yield pieces[at : at + size]
-
-
-def _parse_pane(simple: str, *texts: str) -> PaneInfo:
+def _parse_pane(record: tuple[bytes, ...]) -> PaneInfo:
+    simple, *texts = (piece.decode(errors="replace") for piece in record)
     values = simple.removeprefix("\n").split(_SEPARATOR)
     try:
         fields: dict[str, Any] = {

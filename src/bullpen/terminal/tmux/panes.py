@@ -10,7 +10,7 @@ import msgspec
 from bullpen.terminal.tmux.changes import CaptureLedger
 from bullpen.terminal.tmux.errors import TmuxError, TmuxProtocolError
 from bullpen.terminal.tmux.generations import PaneGenerations, PaneInstance
-from bullpen.terminal.tmux.listing import PaneInfo, list_command, parse_panes
+from bullpen.terminal.tmux.listing import PaneInfo, PaneLists, list_command
 from bullpen.terminal.tmux.processes import ProcessInfo, ProcessTable
 from bullpen.terminal.tmux.runner import TmuxCommandRunner
 
@@ -20,6 +20,7 @@ __all__ = [
     "PaneSnapshot",
     "TmuxPanes",
     "capture_command",
+    "paint_command",
     "to_pane_snapshot",
 ]
 
@@ -46,6 +47,7 @@ class PaneSnapshot(msgspec.Struct, frozen=True):
     instance: PaneInstance
     capture: Capture
     processes: tuple[ProcessInfo, ...] | None  # below the pane; None if nobody looked
+    painted: tuple[str, ...] = ()  # the screen with its attributes, if somebody asked for them
 
     @property
     def screen(self) -> tuple[str, ...]:
@@ -56,6 +58,11 @@ class PaneSnapshot(msgspec.Struct, frozen=True):
 def capture_command(pane_id: str, history_lines: int = HISTORY_LINES) -> tuple[str, ...]:
     """Return the command that prints what a pane shows."""
     return ("capture-pane", "-p", "-t", pane_id, "-S", f"-{history_lines}")
+
+
+def paint_command(pane_id: str) -> tuple[str, ...]:
+    """Return the command that prints the screen of a pane with its attributes."""
+    return ("capture-pane", "-p", "-e", "-t", pane_id)
 
 
 class TmuxPanes:
@@ -74,6 +81,7 @@ class TmuxPanes:
         self._history_lines = history_lines
         self._ledger = ledger or CaptureLedger()
         self._clock = clock
+        self._lists = PaneLists()
         self._captures: dict[str, Capture] = {}
         self.generations = generations or PaneGenerations()
 
@@ -103,6 +111,23 @@ class TmuxPanes:
             for pane_id, answer in zip(wanted, answers, strict=True)
         }
 
+    async def paint(self, snapshots: Iterable[PaneSnapshot]) -> list[PaneSnapshot]:
+        """Return the snapshots with the attributes of their screens, where those can be had.
+
+        Attributes cost tmux more than all the rest of a look. So whoever needs them asks for them.
+
+        Raises:
+            TmuxError: the server is not there, or does not answer.
+        """
+        wanted = list(snapshots)
+        answers = await self._runner.run_many([paint_command(each.info.pane_id) for each in wanted])
+        return [
+            each
+            if isinstance(answer, TmuxError)
+            else msgspec.structs.replace(each, painted=tuple(answer.text.split("\n")))
+            for each, answer in zip(wanted, answers, strict=True)
+        ]
+
     async def look(self, processes: ProcessTable | None = None) -> list[PaneSnapshot]:
         """Return all panes as they are now. A pane that cannot be captured is left out.
 
@@ -110,7 +135,8 @@ class TmuxPanes:
             TmuxError: the server is not there, or does not answer.
         """
         panes, now = await self._list()
-        instances = self.generations.update(panes, self._clock())
+        born = (lambda _: None) if processes is None else processes.born
+        instances = self.generations.update(panes, self._clock(), born)
         await self._capture_changed(panes, now)
         return [
             to_pane_snapshot(pane, capture, instances[pane.pane_id], processes)
@@ -122,7 +148,7 @@ class TmuxPanes:
         mark = f"|{secrets.token_hex(8)}|"
         answer = await self._runner.run(*list_command(mark))
         try:
-            return parse_panes(answer.output, mark), answer.time
+            return self._lists.read(answer.output, mark), answer.time
         except TmuxProtocolError as error:
             raise TmuxProtocolError(str(error), target=str(self._runner.target)) from error
 

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,6 +30,7 @@ __all__ = [
     "programs",
 ]
 
+LAZY_READS = 5
 PS_SECONDS = 5.0
 PS_FIELDS = "pid=,ppid=,pgid=,tpgid=,tty=,lstart=,command="
 
@@ -61,6 +63,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]  # empty if it is not ours to see, or a zombie
     tty: str = ""  # "/dev/pts/3"; empty without one
     start_time: float = 0.0  # seconds since the epoch
+    start: str = ""  # the same as the system counts it, which no setting of a clock changes
     is_foreground: bool = False  # it may read from its terminal
     depth: int = 0  # below the pane it was looked for in
 
@@ -88,6 +91,11 @@ class ProcessTable:
     def get(self, pid: int) -> ProcessInfo | None:
         """Return a process, if it is there."""
         return self._by_pid.get(pid)
+
+    def born(self, pid: int) -> float | None:
+        """Return when a process started, if it is there."""
+        process = self._by_pid.get(pid)
+        return process.start_time if process is not None else None
 
     def below(self, pid: int) -> tuple[ProcessInfo, ...]:
         """Return a process and all its descendants, parents first, with their depth."""
@@ -129,12 +137,25 @@ def _basename(path: str) -> str:
     return path.rpartition("/")[2].removeprefix("-")  # a login shell calls itself "-zsh"
 
 
+class _Known(NamedTuple):
+    """A process as it was read, and how it is known to be still the same one."""
+
+    inode: int  # of its directory: another process with the same id has another one
+    key: tuple[bytes, ...]
+    process: ProcessInfo
+
+
 class ProcessReader:
-    """Reads the table, and remembers what does not change about those it has seen."""
+    """Reads the table, and remembers what does not change about those it has seen.
+
+    Most processes have no terminal, and so are no agents that anybody sees: what becomes of them is
+    read every few times only. Whether they are there is known each time.
+    """
 
     def __init__(self, *, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._known: dict[str, tuple[tuple[bytes, ...], ProcessInfo]] = {}
+        self._known: dict[str, _Known] = {}
+        self._reads = 0
         self._boot_time: float | None = None
         self._read: Callable[[], list[ProcessInfo]] = (
             self._read_proc if sys.platform.startswith("linux") else _read_ps
@@ -150,22 +171,28 @@ class ProcessReader:
 
     def _read_proc(self) -> list[ProcessInfo]:
         try:
-            names = os.listdir(self._proc)  # noqa: PTH208  (hundreds, every second)
+            with os.scandir(self._proc) as entries:
+                inodes = {each.name: each.inode() for each in entries if each.name.isdecimal()}
             if self._boot_time is None:
                 self._boot_time = _boot_time((self._proc / "stat").read_text())
         except (OSError, ValueError) as error:
             raise ProcessTableUnavailable(f"cannot read {self._proc}: {error}") from error
         known, self._known = self._known, {}
-        for pid in names:
-            if pid.isdecimal():
-                # It may have ended since.
-                with contextlib.suppress(OSError, ValueError, IndexError):
-                    self._known[pid] = self._read_one(pid, known.get(pid), self._boot_time)
-        return [process for _, process in self._known.values()]
+        self._reads += 1
+        for pid, inode in inodes.items():
+            before = known.get(pid)
+            if before is not None and before.inode == inode and self._may_wait(before.process):
+                self._known[pid] = before
+                continue
+            # It may have ended since.
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                self._known[pid] = self._read_one(pid, inode, before, self._boot_time)
+        return [each.process for each in self._known.values()]
 
-    def _read_one(
-        self, pid: str, known: tuple[tuple[bytes, ...], ProcessInfo] | None, boot_time: float
-    ) -> tuple[tuple[bytes, ...], ProcessInfo]:
+    def _may_wait(self, process: ProcessInfo) -> bool:
+        return not process.tty and (process.pid + self._reads) % LAZY_READS != 0
+
+    def _read_one(self, pid: str, inode: int, known: _Known | None, boot_time: float) -> _Known:
         stat = _read_bytes(f"{self._proc}/{pid}/stat")
         # The name in parentheses may contain both spaces and parentheses.
         end = stat.rindex(b")")
@@ -173,20 +200,22 @@ class ProcessReader:
         # Name, parent, group, terminal; start; and where the arguments are, which is elsewhere
         # whenever a process becomes another program.
         key = (stat[:end], *values[1:6], values[19], *values[45:47])
-        if known is not None and known[0] == key:
-            return known
+        if known is not None and known.key == key:
+            return known._replace(inode=inode)
         _, parent, group, _, tty, foreground_group, start = key[:7]
         data = _read_bytes(f"{self._proc}/{pid}/cmdline")
         words = data.removesuffix(b"\0").split(b"\0") if data else []
-        return key, ProcessInfo(
+        process = ProcessInfo(
             pid=int(pid),
             parent_pid=int(parent),
             group=int(group),
             argv=tuple(word.decode(errors="replace") for word in words),
             tty=_tty_name(int(tty)),
             start_time=boot_time + int(start) / os.sysconf("SC_CLK_TCK"),
+            start=start.decode(),
             is_foreground=group == foreground_group,
         )
+        return _Known(inode, key, process)
 
 
 def _read_bytes(path: str) -> bytes:
@@ -249,6 +278,7 @@ def parse_ps(text: str) -> Iterator[ProcessInfo]:
                 argv=tuple(words[10].split()) if len(words) > 10 else (),
                 tty="" if tty in ("?", "??", "-") else f"/dev/{tty}",
                 start_time=started.timestamp(),
+                start=" ".join(start),
                 is_foreground=group == foreground_group,
             )
         except ValueError:

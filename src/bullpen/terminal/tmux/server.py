@@ -63,6 +63,11 @@ class TmuxServer:
         return self._client.identity if self._is_connected and self._client else None
 
     @property
+    def version(self) -> str:
+        """The version of tmux there; empty while it is not connected."""
+        return self._client.version if self._is_connected and self._client else ""
+
+    @property
     def is_fallback(self) -> bool:
         """Whether a process is started for every command."""
         return self._executor is not None

@@ -20,6 +20,9 @@ class ServerIdentity(msgspec.Struct, frozen=True, order=True):
     pid: int
     start_time: int
 
+    def __str__(self) -> str:
+        return f"{self.pid}.{self.start_time}"
+
 
 class TmuxTarget(msgspec.Struct, frozen=True):
     """One tmux server, running or not, by the path of its socket."""
