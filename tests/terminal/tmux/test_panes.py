@@ -295,7 +295,8 @@ async def test_a_pane_whose_program_ended_is_listed_as_dead(tmux: PrivateTmux) -
     panes = TmuxPanes(server)
 
     async def is_dead() -> bool:
-        return (await panes.list_panes())[1].is_dead
+        listed = (await panes.list_panes())[1]
+        return listed.is_dead and listed.dead_status is not None  # which tmux learns a bit later
 
     before = (await panes.look())[1].instance
     await eventually(is_dead)
