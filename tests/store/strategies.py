@@ -32,7 +32,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         str: texts,
         int: integers,
         bool: st.booleans(),
-        float: st.floats(allow_nan=False),
+        float: st.floats(allow_nan=False, allow_infinity=False),
         datetime: times,
         Any: json_values,
         type(None): st.none(),
