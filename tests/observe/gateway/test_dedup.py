@@ -1,6 +1,7 @@
 """The same fact counts once, however often it is told within what can be rewound."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ def test_the_same_fact_is_known_again() -> None:
     [{"session_key": "claude:other"}, {"provider": Provider.CODEX}, {"event_id": "2"}],
     ids=["session", "provider", "id"],
 )
-def test_a_fact_that_differs_in_a_part_of_the_key_is_another(changes: dict[str, str]) -> None:
+def test_a_fact_that_differs_in_a_part_of_the_key_is_another(changes: dict[str, Any]) -> None:
     window = DedupWindow()
     window.add(observation("1"), NOON)
     assert not window.has(observation(**{"event_id": "1", **changes}), NOON)
