@@ -27,19 +27,10 @@ import msgspec
 
 from bullpen.api import methods
 from bullpen.api.errors import ApiError
+from bullpen.api.lookup import check_until, find_agent, find_pane, holds, not_found
+from bullpen.api.subscribers import Subscribers
 from bullpen.cli.version import VERSION
-from bullpen.connection import (
-    Builder,
-    Connection,
-    ConnectionClosed,
-    Context,
-    RpcError,
-    SendBufferFull,
-    TypedNotification,
-    TypedRequest,
-    listen_unix,
-)
-from bullpen.jsonrpc.errors import INVALID_PARAMS
+from bullpen.connection import Builder, Connection, Context, TypedRequest, listen_unix
 from bullpen.model.alerts import Alert, ResolvePolicy
 from bullpen.model.appearance import status_line
 from bullpen.model.observations import PaneInstanceId
@@ -73,7 +64,6 @@ __all__ = ["FakeDaemon", "agent_state", "pane_state"]
 
 KEPT_CHANGES = 1000  # later ones can be asked for again
 KEPT_REQUESTS = 10_000
-UNTIL = {*Activity, "waiting", "done", "ready", "gone"}
 STARTED = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
@@ -195,8 +185,8 @@ class FakeDaemon:
         self._scripted: dict[str, deque[Any]] = {}
         self._version = 0
         self._changes: deque[StateChange] = deque(maxlen=KEPT_CHANGES)
-        self._subscribers: set[Connection] = set()
-        self._changed = asyncio.Event()
+        self._subscribers = Subscribers()
+        self._told = self.summary
         self._dry_run_of: str | None = None
         self._serving = AsyncExitStack()
         self._ending: asyncio.Task[None] | None = None
@@ -317,8 +307,7 @@ class FakeDaemon:
 
     def hang_up(self) -> None:
         """End every connection that was told of changes; others can be opened at once."""
-        for connection in list(self._subscribers):
-            connection.close_soon()
+        self._subscribers.hang_up()
 
     # What it serves
 
@@ -371,15 +360,7 @@ class FakeDaemon:
 
     def _subscribe(self, request: methods.Subscribe, context: Context) -> None:
         missed = self._changes_since(request.since_version)
-        if missed is None:
-            context.respond(methods.SubscribeReply(self._version, resync_required=True))
-        else:
-            context.respond(methods.SubscribeReply(self._version - len(missed)))
-        connection = context.connection
-        for change in missed or ():
-            self._send(connection, methods.StateChanged(change))
-        self._subscribers.add(connection)
-        connection.on_close(lambda _: self._subscribers.discard(connection))
+        self._subscribers.add(context, self._version, missed)
 
     def _shutdown(self, _: methods.Shutdown, context: Context) -> None:
         context.respond(result=True)
@@ -393,34 +374,34 @@ class FakeDaemon:
         return missed if len(missed) == self._version - version else None
 
     async def _get_changes(self, request: methods.GetChanges, _: Context) -> methods.ChangesReply:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(request.timeout_seconds):
-                while self._changes_since(request.since_version) == []:
-                    await self._changed.wait()
-        changes = self._changes_since(request.since_version)
-        if changes is None:
-            return methods.ChangesReply(self._version, resync_required=True)
-        return methods.ChangesReply(self._version, tuple(changes))
+        since = request.since_version
+        await self._subscribers.wait_until(
+            lambda: self._changes_since(since) != [], request.timeout_seconds
+        )
+        changes = self._changes_since(since)
+        return methods.ChangesReply(
+            self._version, tuple(changes or ()), resync_required=changes is None
+        )
 
     async def _wait(self, request: methods.Wait, _: Context) -> methods.WaitReply:
-        if not request.until or not UNTIL.issuperset(request.until):
-            raise RpcError(INVALID_PARAMS, f"Invalid params: until has none of {sorted(UNTIL)}")
-        agent = self._find(request.agent)
+        check_until(request.until)
+        agent = find_agent(self._agents.values(), request.agent)
         if agent is None:
             if "gone" in request.until:
                 return methods.WaitReply("reached")
-            raise _no_agent(request.agent)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, request.timeout_seconds)):
-                while True:
-                    now = self._agents.get(agent.name)
-                    if _holds(now, request.until):
-                        return methods.WaitReply("reached", now)
-                    if now is None:
-                        return methods.WaitReply("gone", agent)
-                    agent = now
-                    await self._changed.wait()
-        return methods.WaitReply("timeout", self._agents.get(agent.name))
+            raise not_found(request.agent)
+        name, last = agent.name, agent
+
+        def is_over() -> bool:
+            nonlocal last
+            now = self._agents.get(name)
+            last = now or last
+            return now is None or holds(now, request.until)
+
+        if not await self._subscribers.wait_until(is_over, request.timeout_seconds):
+            return methods.WaitReply("timeout", last)
+        is_so = holds(self._agents.get(name), request.until)
+        return methods.WaitReply("reached" if is_so else "gone", last)
 
     def _list_alerts(self, request: methods.ListAlerts, _: Context) -> tuple[Alert, ...]:
         alerts = sorted(self._alerts.values(), key=lambda each: each.raised_at, reverse=True)
@@ -443,11 +424,11 @@ class FakeDaemon:
     def _explain(self, request: methods.Explain, _: Context) -> Explanation:
         if request.subject in self.explanations:
             return self.explanations[request.subject]
-        agent = self._find(request.subject)
-        panes = [p for p in self._panes.values() if _is_pane(p.pane_instance_id, request.subject)]
-        if agent is None and not panes:
-            raise _no_agent(request.subject)
-        return Explanation(subject=request.subject, agent=agent, pane=panes[0] if panes else None)
+        agent = find_agent(self._agents.values(), request.subject)
+        pane = find_pane(self._panes.values(), request.subject)
+        if agent is None and pane is None:
+            raise not_found(request.subject)
+        return Explanation(subject=request.subject, agent=agent, pane=pane)
 
     def _report(self, request: methods.Report, _: Context) -> methods.IngestReply:
         key, at = f"report:{request.name}", self._now()
@@ -489,16 +470,16 @@ class FakeDaemon:
         return methods.IngestReply(accepted=1)
 
     def _bind_pane(self, request: methods.BindPane, _: Context) -> PaneState:
-        found = [p for p in self._panes.values() if _is_pane(p.pane_instance_id, request.pane)]
-        if not found:
-            raise _no_agent(request.pane)
-        if found[0].state_version != request.expected_version:
+        pane = find_pane(self._panes.values(), request.pane)
+        if pane is None:
+            raise not_found(request.pane)
+        if pane.state_version != request.expected_version:
             raise ApiError(
                 Reason.BINDING_CAS_CONFLICT,
                 f"pane {request.pane} has changed meanwhile",
-                version=found[0].state_version,
+                version=pane.state_version,
             )
-        change = self.set_pane(msgspec.structs.replace(found[0], session_key=request.session_key))
+        change = self.set_pane(msgspec.structs.replace(pane, session_key=request.session_key))
         assert change.pane is not None
         return change.pane
 
@@ -547,44 +528,15 @@ class FakeDaemon:
         self._version += 1
         change = StateChange(version=self._version, at=self._now(), kind=kind, key=key, **facts)
         self._changes.append(change)
-        self._broadcast(methods.StateChanged(change))
+        self._subscribers.tell([change])
         self._tell_summary()
         return change
 
     def _tell_summary(self) -> None:
-        self._broadcast(methods.SummaryChanged(self.summary))
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    def _broadcast(self, notification: TypedNotification) -> None:
-        for connection in list(self._subscribers):
-            self._send(connection, notification)
-
-    def _send(self, connection: Connection, notification: TypedNotification) -> None:
-        try:
-            connection.send_notification(notification)
-        except (ConnectionClosed, SendBufferFull):  # who does not read is not told a part of it
-            self._subscribers.discard(connection)
-            connection.close_soon()
-
-    # Looking things up
-
-    def _find(self, subject: str) -> AgentState | None:
-        if subject in self._agents:
-            return self._agents[subject]
-        found = [
-            agent
-            for agent in self._agents.values()
-            if agent.session_key == subject or (agent.pane and _is_pane(agent.pane, subject))
-        ]
-        if len(found) > 1:
-            names = [agent.name for agent in found]
-            raise ApiError(
-                Reason.AGENT_AMBIGUOUS,
-                f"{subject!r} could be any of {', '.join(names)}",
-                names=names,
-            )
-        return found[0] if found else None
+        summary = self.summary
+        if msgspec.structs.replace(summary, version=self._told.version) != self._told:
+            self._told = summary
+            self._subscribers.tell_summary(summary)
 
     def _healthy(self) -> SourceHealth:
         return SourceHealth(status=HealthStatus.HEALTHY, checked_at=self._now())
@@ -598,30 +550,6 @@ class FakeDaemon:
             registered_at=at,
             last_heartbeat_at=at,
         )
-
-
-def _holds(agent: AgentState | None, until: Iterable[str]) -> bool:
-    """Whether one of the words is true of an agent now, which is None if it has gone."""
-    if agent is None:
-        return bool({"gone", "done"} & set(until))
-    true: set[str] = {agent.activity.value}
-    if agent.activity.is_waiting:
-        true.add("waiting")
-    if agent.activity in (Activity.IDLE, Activity.ERROR):
-        true.add("done")
-    if agent.activity is Activity.EXITED:
-        true |= {"done", "gone"}
-    if agent.is_ready:
-        true.add("ready")
-    return bool(true & set(until))
-
-
-def _is_pane(pane: PaneInstanceId, subject: str) -> bool:
-    return subject in (pane.pane_id, str(pane))
-
-
-def _no_agent(subject: str) -> ApiError:
-    return ApiError(Reason.AGENT_NOT_FOUND, f"there is no agent or pane {subject!r}")
 
 
 def _make_directory(path: Path) -> None:
