@@ -1,0 +1,286 @@
+"""The daemon's life: from its lock to its last words.
+
+It begins with what must be there first and ends in the opposite order: lock, log, store, sources,
+gateway and projection, and only when those have looked once, the socket. At the end the looking
+stops, the socket is closed and removed, and what is known is kept.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from bullpen.api.methods import PROTOCOL_VERSION, DaemonInfo
+from bullpen.api.options import DaemonOptions
+from bullpen.api.runtime import Paths, prepare
+from bullpen.api.settings import Settings, resolve
+from bullpen.connection import listen_unix
+from bullpen.daemon.alarms import Alarms
+from bullpen.daemon.alerts import AlertLedger
+from bullpen.daemon.latency import Latencies
+from bullpen.daemon.lock import InstanceLock
+from bullpen.daemon.log import open_log
+from bullpen.daemon.peers import authorize_owner
+from bullpen.daemon.service import Service
+from bullpen.daemon.signals import Stop, stop_on_signals
+from bullpen.daemon.snapshots import Snapshots
+from bullpen.daemon.sources import Surroundings, environment_of_user, local_sources
+from bullpen.errors import BullpenError
+from bullpen.model.alerts import Alert, AlertLevel
+from bullpen.model.reasons import Reason
+from bullpen.model.states import EvidenceTier, SourceKind
+from bullpen.model.version import VERSION
+from bullpen.model.views import StateChange
+from bullpen.observe.gateway import Gateway
+from bullpen.observe.pipeline import Pipeline
+from bullpen.observe.projection import Projection
+from bullpen.observe.sources.port import Now
+from bullpen.store.store import Store
+
+__all__ = ["Daemon", "run"]
+
+logger = logging.getLogger("bullpen.daemon")
+
+REMEMBERED = 10_000  # observations that are told apart from those read again after a restart
+HOUSEKEEPING_SECONDS = 60.0
+EVENTS_KEPT = 500_000
+FIRST_LOOK_SECONDS = 5.0
+
+
+def run(options: DaemonOptions) -> int:
+    """Run the daemon until it is told to stop; return the exit code."""
+    paths = Paths.resolve(socket=options.socket_path)
+    settings = resolve(paths.config, os.environ, _flags(options)).settings
+    prepare(paths)
+    with InstanceLock(paths.lock), InstanceLock(paths.state_lock):
+        log = open_log(
+            paths.log,
+            level=settings.daemon.log_level,
+            max_bytes=settings.daemon.log_max_bytes,
+            files=settings.daemon.log_files,
+            console=sys.stderr if options.foreground else None,
+        )
+        try:
+            asyncio.run(_run(settings, paths))
+        finally:
+            log.close()
+    return 0
+
+
+async def _run(settings: Settings, paths: Paths) -> None:
+    with stop_on_signals() as stop:
+        async with Daemon(settings, paths, stop=stop):
+            reason = await stop.wait()
+            logger.info("stopping: %s", reason)
+
+
+def _flags(options: DaemonOptions) -> dict[str, object]:
+    flags = {
+        "observe.poll_interval_ms": options.poll_interval_ms,
+        "observe.tmux_socket": options.tmux_socket,
+        "daemon.isolate_sources": options.isolate_sources,
+        "daemon.log_level": options.log_level,
+    }
+    return {key: value for key, value in flags.items() if value is not None}
+
+
+def utc_now() -> datetime:
+    """Return the time."""
+    return datetime.now(UTC)
+
+
+class Daemon:
+    """All rooms, composed, for the length of an `async with` block."""
+
+    def __init__(
+        self, settings: Settings, paths: Paths, *, stop: Stop | None = None, now: Now = utc_now
+    ) -> None:
+        self._settings = settings
+        self._paths = paths
+        self._stop = stop or Stop()
+        self._now = now
+        self._nonce = secrets.token_hex(16)
+        self._started_at = now()
+        self._stack = contextlib.AsyncExitStack()
+        self._is_store_well = True
+        self.pipeline: Pipeline
+        self.service: Service
+        self.alarms: Alarms
+        self._store: Store
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            await self._begin(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._stack.aclose()
+        logger.info("stopped")
+
+    async def _begin(self, stack: contextlib.AsyncExitStack) -> None:
+        settings = self._settings
+        self._store = await Store.open(
+            self._paths.state_db,
+            now=self._now(),
+            snapshots_kept=settings.daemon.snapshots_kept,
+        )
+        stack.push_async_callback(self._store.aclose)
+        restored = await self._store.restore()
+        self.alarms = self._make_alarms(restored.alerts)
+        gateway = Gateway(
+            self._now,
+            nonce=self._nonce,
+            owner_uid=os.getuid(),
+            last_ingest_seq=restored.last_ingest_seq,
+            on_trouble=self.alarms.trouble,
+        )
+        stack.push_async_callback(gateway.aclose)
+        recent = max(restored.last_ingest_seq - REMEMBERED, 0)
+        gateway.restore(restored, await self._store.events(recent, REMEMBERED))
+        self.pipeline = self._make_pipeline(gateway)
+        self.pipeline.restore(restored)
+        snapshots = Snapshots(self._store, self.pipeline, self._now)
+        self.service = Service(
+            self.pipeline,
+            self.alarms,
+            snapshots,
+            self._now,
+            describe=self._describe,
+            deliver=gateway.deliver,
+            stop=lambda: self._stop.ask("somebody asked for it"),
+        )
+        self.alarms.on_change = self.service.tell_summary
+        stack.push_async_callback(self._keep_all, snapshots)
+        around = Surroundings(
+            settings=settings,
+            paths=self._paths,
+            now=self._now,
+            environment=environment_of_user(),
+            known_panes=restored.panes,
+        )
+        kinds = settings.sources.enabled
+        await stack.enter_async_context(local_sources(gateway, kinds, around))
+        await self._look_once()
+        # The socket is closed after the looking has stopped, and before anything else is let go.
+        await stack.enter_async_context(
+            listen_unix(str(self._paths.socket), self.service.builder, authorize=authorize_owner)
+        )
+        await stack.enter_async_context(_background(self._work(snapshots)))
+        logger.info("watching; listening at %s", self._paths.socket)
+
+    def _make_alarms(self, alerts: Iterable[Alert]) -> Alarms:
+        limits = self._settings.daemon
+        latencies = Latencies(
+            {
+                EvidenceTier.DETERMINISTIC: limits.slo_deterministic_ms / 1000,
+                EvidenceTier.HEURISTIC: limits.slo_heuristic_ms / 1000,
+            }
+        )
+        ledger = AlertLedger(lambda: secrets.token_hex(4))
+        ledger.restore(alerts)
+        alarms = Alarms(ledger, latencies, self._now)
+        for notice in self._store.notices:
+            alarms.sound("store", AlertLevel.DEGRADED, Reason.STORE_UNAVAILABLE, notice)
+        return alarms
+
+    def _make_pipeline(self, gateway: Gateway) -> Pipeline:
+        observe = self._settings.observe
+        is_isolated = self._settings.daemon.isolate_sources
+        return Pipeline(
+            gateway,
+            Projection(poll_interval=timedelta(milliseconds=observe.poll_interval_ms)),
+            self._store,
+            self._now,
+            tick_seconds=min(
+                observe.gateway_pull_ms if is_isolated else observe.poll_interval_ms, 1000
+            )
+            / 1000,
+            on_changes=self._tell,
+            on_latency=self.alarms.note_latency,
+            on_store_trouble=self._note_store,
+        )
+
+    def _tell(self, changes: tuple[StateChange, ...]) -> None:
+        self.service.tell(changes)
+
+    async def _look_once(self) -> None:
+        """Wait until the poller has looked, so that the first answer is not an empty one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                while SourceKind.POLLER in self._settings.sources.enabled:
+                    await self.pipeline.tick()
+                    health = dict(self.pipeline.gateway.health())
+                    if health[SourceKind.POLLER].last_event_at is not None:
+                        return
+                    if not await self.pipeline.gateway.wait_for_events(0.2):
+                        return
+
+    async def _work(self, snapshots: Snapshots) -> None:
+        period = timedelta(minutes=self._settings.daemon.snapshot_minutes)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.pipeline.run())
+            group.create_task(self.alarms.keep(self._store))
+            group.create_task(snapshots.save_every(period))
+            group.create_task(self._keep_house())
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            self.alarms.judge_latencies()
+            kept_for = timedelta(days=self._settings.daemon.retention_days)
+            with contextlib.suppress(BullpenError):  # told when a state cannot be written
+                await self._store.prune(self._now() - kept_for, EVENTS_KEPT)
+
+    async def _keep_all(self, snapshots: Snapshots) -> None:
+        with contextlib.suppress(BullpenError):
+            await snapshots.save("shutdown")
+        await self.alarms.flush(self._store)
+
+    def _note_store(self, error: BullpenError | None) -> None:
+        if error is not None:
+            self._is_store_well = False
+            self.alarms.sound(
+                "store:write", AlertLevel.DEGRADED, Reason.STORE_UNAVAILABLE, str(error)
+            )
+        elif not self._is_store_well:
+            self._is_store_well = True
+            self.alarms.clear("store:write")
+
+    def _describe(self) -> DaemonInfo:
+        projection, gateway = self.pipeline.projection, self.pipeline.gateway
+        return DaemonInfo(
+            pid=os.getpid(),
+            version=VERSION,
+            protocol_version=PROTOCOL_VERSION,
+            nonce=self._nonce,
+            started_at=self._started_at,
+            socket_path=str(self._paths.socket),
+            state_path=str(self._paths.state_db),
+            log_path=str(self._paths.log),
+            is_persistent=self._store.is_persistent,
+            is_isolated=self._settings.daemon.isolate_sources,
+            poll_interval_ms=self._settings.observe.poll_interval_ms,
+            tmux_sockets=tuple(
+                sorted({each.place.tmux_socket for each in projection.panes()} - {""})
+            ),
+            buffers={**gateway.buffers(), **projection.sizes()},
+        )
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("the daemon's work failed", exc_info=task.exception())
