@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
+from typing import TypeVar
 
 __all__ = ["config_directory", "is_session_id", "project_name", "transcript_path"]
 
@@ -10,13 +11,15 @@ LONGEST_PROJECT_NAME = 200
 _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
+AnyPath = TypeVar("AnyPath", bound=PurePath)
+
 
 def config_directory(environ: Mapping[str, str], home: str) -> PurePosixPath:
     """Return the directory with its settings, `sessions/` and `projects/`."""
     return PurePosixPath(environ.get("CLAUDE_CONFIG_DIR") or f"{home}/.claude")
 
 
-def transcript_path(config: PurePosixPath, cwd: str, session_id: str) -> PurePosixPath:
+def transcript_path(config: AnyPath, cwd: str, session_id: str) -> AnyPath:
     """Return where the record of a session is that began in a directory."""
     return config / "projects" / project_name(cwd) / f"{session_id}.jsonl"
 
