@@ -28,12 +28,12 @@ def test_the_lines_of_a_run_become_events() -> None:
 
 def test_a_tool_is_told_with_its_command_and_how_it_ended() -> None:
     _, _, started, completed, _ = events("exec-bypass.jsonl")
-    assert started.source_event_id == completed.source_event_id == "item_1"
     assert started.payload == {
         "tool": "command_execution",
+        "item_id": "item_1",
         "command": "/bin/bash -lc 'sleep 2; echo out'",
     }
-    assert completed.payload["exit_code"] == 0
+    assert (completed.payload["item_id"], completed.payload["exit_code"]) == ("item_1", 0)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def to_observation(
         observed_at=fact.at or at,
         session_key=session_key(fact.thread_id),
         event_type=fact.event_type,
-        source_event_id=fact.source_event_id,
+        source_event_id=fact.source_event_id or event_id,
         payload=fact.payload,
         origin=origin,
     )

@@ -1,16 +1,15 @@
 """What Codex has told, whichever way it did, and how to read JSON that may hold anything."""
 
-import json
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from bullpen.agents.providers.lenient import decode_leniently
+
 __all__ = ["CodexFact", "clip", "mapping", "parse_object", "parse_time", "text"]
 
 LONGEST_TEXT: Final = 500  # characters of an error or a title; what is more is said elsewhere
-
-_decode = msgspec.json.Decoder().decode
 
 
 class CodexFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,16 +25,12 @@ class CodexFact(msgspec.Struct, frozen=True, kw_only=True):
     payload: dict[str, Any] = {}
 
 
-def parse_object(data: bytes | str) -> dict[str, Any] | None:
+def parse_object(data: bytes) -> dict[str, Any] | None:
     """Return the JSON object in a text; None if it is anything else."""
     try:
-        value = _decode(data)
-    except (ValueError, RecursionError):
-        # A lone surrogate is refused by msgspec and understood by the standard library.
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
+        value = decode_leniently(data)
+    except ValueError:
+        return None
     return value if isinstance(value, dict) else None
 
 
@@ -51,8 +46,10 @@ def parse_time(value: object) -> datetime | None:
 
 
 def text(value: object) -> str:
-    """Return a value if it is a text, else an empty one."""
-    return value if isinstance(value, str) else ""
+    """Return a value if it is a text that can be written down, else an empty one."""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode(errors="replace").decode()
 
 
 def mapping(value: object) -> dict[str, Any]:
