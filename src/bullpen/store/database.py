@@ -178,9 +178,6 @@ def _connect(name: str, lock_timeout_seconds: float, prepare: Work[None]) -> sql
 
 
 def _prepare_writer(connection: sqlite3.Connection, prepare: Work[object] | None) -> None:
-    connection.execute(
-        "PRAGMA auto_vacuum = INCREMENTAL"
-    )  # of a new file; an old one keeps its own
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode not in ("wal", "memory"):
         logger.warning(
@@ -189,11 +186,18 @@ def _prepare_writer(connection: sqlite3.Connection, prepare: Work[object] | None
     connection.execute("PRAGMA synchronous = NORMAL")  # survives our end; a power cut costs seconds
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA journal_size_limit = {16 * 2**20}")  # after a large transaction
-    # A file that we may not write opens without a word, and fails at the first write: here.
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute("ROLLBACK")
+    _try_to_write(connection)
     if prepare is not None:
         prepare(connection)
+
+
+def _try_to_write(connection: sqlite3.Connection) -> None:
+    """Fail now if the file cannot be written, which opens without a word and begins to be read."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("PRAGMA user_version = 0")
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def _prepare_reader(connection: sqlite3.Connection) -> None:
