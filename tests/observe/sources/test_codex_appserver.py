@@ -13,6 +13,7 @@ import pytest
 
 from bullpen.connection import Connection, Context, listen
 from bullpen.jsonrpc.wire import Notification, Request, Response, decode_value
+from bullpen.model.observations import Origin
 from bullpen.model.states import EvidenceTier, Provider, SourceKind
 from bullpen.observe.sources.codex_appserver import CodexAppServer, decode_for_watching
 from bullpen.observe.sources.port import SourceTrouble
@@ -118,10 +119,50 @@ async def test_a_server_that_does_not_answer_is_given_up_and_ended(home: Path) -
         await watch.fake.tell("swallow initialize")
         trouble = await watch.trouble()
         assert trouble.is_down
-        assert str(trouble) == "codex app-server is not ready: no answer within 0.5 s"
+        assert str(trouble) == "codex app-server cannot be used: it was not ready within 0.5 s"
         assert not watch.source.is_alive
         pid = await watch.fake.pid()
         assert await is_gone(pid)
+
+
+async def test_a_look_does_not_wait_for_long_until_a_server_is_ready(home: Path) -> None:
+    async with watching(home, patience_seconds=0.1) as watch:
+        await watch.fake.tell("swallow initialize")
+        for _ in range(2):
+            trouble = await watch.trouble()
+            assert trouble.is_down
+            assert str(trouble) == "codex app-server is not ready yet"
+        assert await watch.fake.starts() <= 1
+        await watch.source.aclose()
+    if await watch.fake.starts():
+        assert await is_gone(await watch.fake.pid())
+
+
+async def test_a_server_that_became_ready_between_two_looks_is_used(home: Path) -> None:
+    async with watching(home, patience_seconds=0.0) as watch:
+        await watch.trouble()
+        await eventually(lambda: _has_looked(watch))
+        assert await watch.fake.starts() == 1
+
+
+async def _has_looked(watch: Watching) -> bool:
+    try:
+        await watch.look()
+    except SourceTrouble:
+        return False
+    return True
+
+
+async def test_a_server_that_became_ready_and_was_never_used_is_ended(home: Path) -> None:
+    async with watching(home, patience_seconds=0.0) as watch:
+        await watch.trouble()
+
+        async def is_ready() -> bool:
+            return "initialized" in await watch.fake.methods()
+
+        await eventually(is_ready)
+        await watch.source.aclose()
+        assert await is_gone(await watch.fake.pid())
 
 
 def test_it_is_given_ten_seconds() -> None:
@@ -280,17 +321,8 @@ async def test_names_are_told_as_they_are_listed_and_as_they_change(watch: Watch
     await watch.fake.tell(thread(name="Fix the tests"))
     await watch.look()
     await watch.look()
-    named = [each for each in watch.heard.observations if each.event_type == "session.named"]
-    assert [each.payload for each in named] == [
-        {
-            "title": "Fix the tests",
-            "cwd": "/project",
-            "status": "idle",
-            "updated_at": 1000.0,
-            "preview": "",
-            "source": "",
-        }
-    ]
+    assert watch.heard.types("t1") == ["thread.listed", "session.named", "thread.idle"]
+    assert watch.heard.about("t1")[1].payload == {"title": "Fix the tests"}
     await watch.fake.tell(send("thread/name/updated", threadId="t1", threadName="Mend the tests"))
     await watch.fake.wake()
     await eventually(lambda: watch.heard.last("t1").payload == {"title": "Mend the tests"})
@@ -299,18 +331,49 @@ async def test_names_are_told_as_they_are_listed_and_as_they_change(watch: Watch
 
 @pytest.mark.requirement("COR-4")
 async def test_a_thread_run_elsewhere_is_told_without_an_activity(watch: Watching) -> None:
-    recent = watch.time.now().timestamp() - 60
+    recent = int(watch.time.now().timestamp()) - 60
     await watch.fake.tell(
         thread("named", "notLoaded", name="A name", updatedAt=recent),
         thread("nameless", "notLoaded", updatedAt=recent),
         thread("old", "notLoaded", name="Old", updatedAt=recent - 3600),
     )
     await watch.look()
-    assert watch.heard.types("named") == ["session.named"]
+    assert watch.heard.types("named") == ["thread.listed", "session.named"]
     assert watch.heard.types("nameless") == ["thread.listed"]
     assert watch.heard.types("old") == []
-    assert watch.heard.last("named").payload["status"] == "notLoaded"
-    assert watch.heard.last("named").payload["updated_at"] == recent
+    assert watch.heard.last("nameless").payload == {
+        "cwd": "/project",
+        "status": "notLoaded",
+        "updated_at": "2026-11-15T13:59:00+00:00",
+        "preview": "",
+        "source": "",
+    }
+
+
+@pytest.mark.requirement("COR-4")
+async def test_when_a_thread_was_used_is_told_whenever_that_changes(watch: Watching) -> None:
+    for updated in (1000, 1000, 2000):
+        await watch.fake.tell(thread(updatedAt=updated))
+        await watch.look()
+    listed = [each for each in watch.heard.observations if each.event_type == "thread.listed"]
+    assert [each.payload["updated_at"] for each in listed] == [
+        "1970-01-01T00:16:40+00:00",
+        "1970-01-01T00:33:20+00:00",
+    ]
+
+
+@pytest.mark.requirement("COR-1")
+async def test_a_thread_is_where_its_directory_leads_to(watch: Watching, home: Path) -> None:
+    real = home / "real"
+    real.mkdir()
+    (home / "link").symlink_to(real)
+    await watch.fake.tell(thread("linked", cwd=f"{home}/link/"), thread("nowhere", cwd=""))
+    await watch.look()
+    origins = {each.session_key: each.origin for each in watch.heard.observations}
+    assert origins == {
+        "codex:linked": Origin(cwd=str(real.resolve())),
+        "codex:nowhere": Origin(),
+    }
 
 
 @pytest.mark.requirement("CX-7", "COR-5")
@@ -330,21 +393,8 @@ async def test_threads_are_asked_for_by_the_directories_of_panes_and_now_and_the
     lists = [each["params"].get("cwd") for each in await watch.fake.received("thread/list")]
     filtered = sorted({"/gone", str(link), str(real.resolve())})
     assert lists == [filtered, None, *[filtered] * 10, None]
-    assert watch.heard.types("here") == ["session.named", "thread.idle"]
-    assert watch.heard.types("there") == ["session.named", "thread.idle"]
-
-
-async def test_of_a_watched_directory_the_latest_thread_is_told_however_old_it_is(
-    watch: Watching,
-) -> None:
-    await watch.fake.tell(
-        thread("older", "notLoaded", name="Older", updatedAt=1000),
-        thread("newer", "notLoaded", name="Newer", updatedAt=2000),
-    )
-    watch.source.watch_cwds(["/project"])
-    await watch.look()
-    assert watch.heard.types("newer") == ["session.named"]
-    assert watch.heard.types("older") == []
+    for each in ("here", "there"):
+        assert watch.heard.types(each) == ["thread.listed", "session.named", "thread.idle"]
 
 
 async def test_a_server_of_another_version_is_asked_for_less(watch: Watching) -> None:
@@ -529,7 +579,7 @@ async def test_a_shared_server_is_watched_instead_of_one_of_our_own(
         await watch.look()
         assert watch.source.is_shared
         assert watch.source.version == "0.166.0"
-        assert watch.heard.types("t1") == ["session.named", "thread.active"]
+        assert watch.heard.types("t1") == ["thread.listed", "session.named", "thread.active"]
         await server.status("t1", {"type": "active", "activeFlags": ["waitingOnApproval"]})
         await watch.heard.wait_for("thread.waitingOnApproval", "t1")
         await watch.source.aclose()
@@ -620,9 +670,11 @@ async def test_a_socket_that_was_left_behind_is_no_trouble(watch: Watching, home
 async def test_a_server_that_just_starts_is_left_to_whoever_started_it(home: Path) -> None:
     server = Shared()
     async with watching(home, settle_seconds=60.0) as watch, sharing(home, server):
+        started = watch.time.now().timestamp() - 1
+        await asyncio.to_thread(os.utime, home / "s.sock", (started, started))
         await watch.look()
         assert not watch.source.is_shared
-        await asyncio.to_thread(os.utime, home / "s.sock", (1, 1))
+        watch.time.advance(60)
         await watch.look()
         assert watch.source.is_shared
         await watch.source.aclose()
