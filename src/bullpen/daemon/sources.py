@@ -4,6 +4,7 @@ Each is made by one function, called in the daemon's own process or in one that 
 itself; whoever pulls from it cannot tell the difference.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -68,7 +69,8 @@ async def local_sources(
 ) -> AsyncIterator[list[Source]]:
     """Look through sources in this process, for the length of a block."""
     kinds = tuple(kinds)
-    sources = make_sources(kinds, around)
+    # Rules are files, and what is made imports more.
+    sources = await asyncio.to_thread(make_sources, kinds, around)
     async with AsyncExitStack() as stack:
         for source in sources:
             server = await stack.enter_async_context(SourceServer(source, around.now))
