@@ -1,16 +1,21 @@
 """The command line is quick to start, loads what it needs, and says clearly what is wrong."""
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from bullpen.cli.group import COMMANDS, bullpen, run
-from bullpen.cli.version import VERSION
+from bullpen.model.version import VERSION
+
+OFFLINE = {"evaluate", "hooks"}  # which need no daemon, and judge or write by themselves
 
 MODULES = """
 import sys
@@ -53,10 +58,19 @@ def test_help_imports_no_command() -> None:
 
 @pytest.mark.requirement("cli:lazy")
 def test_a_command_imports_no_other() -> None:
-    loaded = modules_after("explain", "--help")
+    loaded = modules_after("explain", "--file", os.devnull, "--cmd", "zsh")
     assert "bullpen.cli.explain" in loaded
     assert "bullpen.cli.evaluate" not in loaded
     assert not {"asyncio", "bullpen.connection"} & loaded
+
+
+@pytest.mark.requirement("cli:lazy")
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in OFFLINE])
+def test_a_face_loads_nothing_of_what_the_daemon_is_made_of(name: str) -> None:
+    loaded = modules_after(name, "--help")
+    rooms = ("daemon", "observe", "store", "agents", "terminal", "tui", "testing")
+    assert not [each for each in loaded if each.startswith(tuple(f"bullpen.{r}" for r in rooms))]
+    assert "textual" not in loaded
 
 
 def test_the_entry_point_is_installed() -> None:
@@ -64,26 +78,66 @@ def test_the_entry_point_is_installed() -> None:
     assert script.value == "bullpen.cli.main:main"
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_help_has_examples_and_exit_codes(name: str) -> None:
-    result = CliRunner().invoke(bullpen, [*([name] if name else []), "--help"])
-    assert result.exit_code == 0
-    assert "Examples:\n" in result.output
-    assert re.search(r"Exit\s+codes:", result.output)
-
-
 def test_help_lists_every_command_in_its_own_words() -> None:
     output = CliRunner().invoke(bullpen, ["--help"]).output
     for name, words in COMMANDS.items():
-        assert f"{name}  " in output
+        assert (f"  {name}  " in output) is bool(words)
         assert words in output
+
+
+def every_command(
+    command: click.Command = bullpen, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        names = COMMANDS if command is bullpen else command.list_commands(context)
+        for name in names:
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from every_command(below, (*path, name))
+
+
+EVERY_COMMAND = pytest.mark.parametrize(
+    ("path", "command"),
+    [pytest.param(path, command, id=" ".join(path)) for path, command in every_command()],
+)
+
+
+@pytest.mark.requirement("CLI-1", "TR-60")
+@EVERY_COMMAND
+def test_every_command_takes_the_socket_and_uses_s_for_nothing_else(
+    path: tuple[str, ...], command: click.Command
+) -> None:
+    options = [each for each in command.params if "-s" in each.opts]
+    assert [each.opts for each in options] == [["-s", "--socket-path"]]
+
+
+@EVERY_COMMAND
+def test_every_command_has_examples_and_exit_codes(
+    path: tuple[str, ...], command: click.Command
+) -> None:
+    output = CliRunner().invoke(bullpen, [*path, "--help"]).output
+    assert "Examples:\n" in output
+    assert re.search(r"Exit\s+codes:", output)
+
+
+@EVERY_COMMAND
+def test_an_example_calls_a_command_that_is_there(
+    path: tuple[str, ...], command: click.Command
+) -> None:
+    examples = (command.help or "").partition("Examples:")[2].partition("Exit codes:")[0]
+    named = re.findall(r"\bbullpen ([a-z-]+)", examples)
+    assert [each for each in named if each not in COMMANDS] == []
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["nonsense"], 2, "No such command 'nonsense'"),
-        (["explain"], 2, "Missing option '--file'"),
+        (["explain"], 2, "give an agent, a pane or --file"),
+        (["explain", "claude-1", "--file", "-"], 2, "give an agent, a pane or --file"),
+        (["explain", "claude-1", "--cmd", "claude"], 2, "that option is for --file"),
         (
             ["explain", "--file", "nowhere.txt"],
             1,
@@ -110,11 +164,3 @@ def test_a_wrong_rule_file_is_named(home: Path, capsys: pytest.CaptureFixture[st
     (directory / "mine.toml").write_text('provider = "claude"\n[[rules]]\nname = "a"\n')
     assert run(["explain", "--file", "-"]) == 1
     assert "mine.toml: rule 'a': " in capsys.readouterr().err
-
-
-def test_no_arguments_show_the_help() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "bullpen.cli.main"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "Usage: bullpen" in done.stderr

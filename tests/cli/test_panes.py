@@ -1,4 +1,4 @@
-"""`bullpen panes` tells agents from other programs in a real tmux, and what they are doing."""
+"""`bullpen panes --once` tells agents from other programs in a real tmux, and what they do."""
 
 import asyncio
 import shlex
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from bullpen.cli.group import bullpen
+from bullpen.cli.group import bullpen, run
 from bullpen.testing.tmux import PrivateTmux
 from tests.terminal.recorded import SCREENS
 
@@ -29,7 +29,7 @@ async def tmux() -> AsyncIterator[PrivateTmux]:
 
 
 async def panes(tmux: PrivateTmux, *arguments: str) -> Result:
-    words = ["panes", "--tmux-socket", tmux.target.socket_path, *arguments]
+    words = ["panes", "--once", "--tmux-socket", tmux.target.socket_path, *arguments]
     result = await asyncio.to_thread(CliRunner().invoke, bullpen, words)
     assert result.exit_code == 0, result.output
     return result
@@ -78,7 +78,12 @@ async def test_those_who_wait_are_listed_alone(tmux: PrivateTmux) -> None:
 
 
 async def test_a_server_that_is_not_there_is_said_to_be_so(home: Path) -> None:
-    words = ["panes", "--tmux-socket", str(home / "none.sock")]
+    words = ["panes", "--once", "--tmux-socket", str(home / "none.sock")]
     result = await asyncio.to_thread(CliRunner().invoke, bullpen, words)
     assert result.exit_code == 1
     assert "there is no socket" in str(result.exception)
+
+
+def test_a_server_is_named_only_for_one_look(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["panes", "--tmux-socket", "work"]) == 2
+    assert "--tmux-socket is for --once" in capsys.readouterr().err

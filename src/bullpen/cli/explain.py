@@ -1,140 +1,177 @@
-"""`bullpen explain`: what a screen says about the agent on it, by which rule, and who lost."""
+"""`bullpen explain`: why we say what we say of an agent, a pane or a captured screen."""
 
-import shlex
-import sys
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 import click
 import msgspec
 
-from bullpen.errors import BullpenError
-from bullpen.model.states import Provider, SignatureClass
-from bullpen.observe.pane import PaneVerdict, judge_pane, judge_screen
-from bullpen.observe.signature import PaneFacts, Signature
-from bullpen.terminal.rules.engine import Verdict
-from bullpen.terminal.rules.load import load_rules
-from bullpen.terminal.rules.screen import Cursor, Screen, read_screen
+from bullpen.cli.options import json_option, no_start_option
+from bullpen.cli.output import print_json
+from bullpen.model.appearance import ACTIVITIES, EVIDENCE, age_words, one_line
+from bullpen.model.states import Activity, Provider
+from bullpen.model.views import AgentState, Claim, Explanation, PaneState
 
-__all__ = ["UnreadableScreenError", "command"]
-
-
-class UnreadableScreenError(BullpenError):
-    """A captured screen cannot be read. The message says why."""
+__all__ = ["command", "explanation_lines"]
 
 
 @click.command(name="explain")
+@click.argument("subject", metavar="[AGENT|PANE]", required=False)
 @click.option(
     "--file",
     "path",
-    required=True,
     metavar="SCREEN",
     help="A captured screen, with or without escape sequences; - reads standard input.",
 )
-@click.option("--title", default="", help="The title of the terminal.")
-@click.option("--cmd", default="", help="The command in front: its name, or its command line.")
+@click.option("--title", default="", help="With --file: the title of the terminal.")
+@click.option("--cmd", default="", help="With --file: the command in front, by name or whole.")
 @click.option(
     "--provider",
     type=click.Choice([each.value for each in Provider if each is not Provider.OTHER]),
-    help="Whose program it is, if that is known; else it is found out.",
+    help="With --file: whose program it is, if that is known; else it is found out.",
 )
-@click.option("--agent-version", default="", metavar="VERSION", help="The program's version.")
-@click.option("--cursor", metavar="X,Y", default="", help="Where the cursor is, from 0,0.")
-@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
-def command(
-    *,
-    path: str,
-    title: str,
-    cmd: str,
-    provider: str | None,
-    agent_version: str,
-    cursor: str,
-    as_json: bool,
-) -> None:
-    """Say which agent is on a captured screen, what it is doing, and why.
+@click.option(
+    "--agent-version", default="", metavar="VERSION", help="With --file: the program's version."
+)
+@click.option(
+    "--cursor", metavar="X,Y", default="", help="With --file: where the cursor is, from 0,0."
+)
+@json_option
+@no_start_option
+def command(*, subject: str | None, path: str | None, as_json: bool, **facts: Any) -> None:
+    """Say what an agent is doing, and why we say so.
 
-    The rule that won is named with the region and the text it was found in, and so is every rule
-    that lost or nearly held. `unknown` means that no rule holds.
+    For an AGENT by its name or session, or a PANE by its id, every source that has something to say
+    is listed with its age, who won, who lost and why. With --file a captured screen is judged
+    without any daemon: the rule that won is named with the region and the text it was found in, and
+    so is every rule that lost or nearly held. `unknown` means that nothing holds.
 
     \b
     Examples:
+      bullpen explain claude-1
+      bullpen explain %3 --json | jq '.claims[] | select(.is_winner)'
       tmux capture-pane -pe -t %3 | bullpen explain --file - --cmd claude
       bullpen explain --file screen.txt --provider codex --title '[ ! ] Action Required'
-      bullpen explain --file screen.txt --json | jq .verdict.rule
 
     \b
     Exit codes:
       0  explained, also if there is no agent or its state is unknown
-      1  the screen or a rule file cannot be read
+      1  there is no such agent or pane, or the screen or a rule file cannot be read
       2  wrong usage
     """  # noqa: D301 - click wants the character, not its name
-    arguments, where = tuple(_split(cmd)), _cursor(cursor)
-    rules = load_rules()
-    screen = read_screen(_read(path), cursor=where, title=title, arguments=arguments)
-    if provider:
-        given = Signature(Provider(provider), SignatureClass.HEURISTIC, 1.0, "it was given")
-        judged = judge_screen(given, screen, rules, version=agent_version)
+    if path is not None and subject is None:
+        _explain_file(path, as_json=as_json, **facts)
+    elif path is None and subject is not None:
+        if any(facts.values()):
+            raise click.UsageError("that option is for --file")
+        _explain_subject(subject, as_json=as_json)
     else:
-        facts = PaneFacts(
-            command=arguments[0] if arguments else "",
-            arguments=arguments if len(arguments) > 1 else None,
-            title=screen.title,
-            lines=screen.lines,
-        )
-        judged = judge_pane(facts, screen, rules, version=agent_version)
+        raise click.UsageError("give an agent, a pane or --file, and one of them only")
+
+
+def _explain_file(path: str, *, as_json: bool, **facts: Any) -> None:
+    from bullpen.cli.screen import judge_file, verdict_lines
+
+    judged, screen = judge_file(path, **facts)
     if as_json:
-        encoded = msgspec.json.encode({"schema": 1, **msgspec.to_builtins(judged)})
-        click.echo(msgspec.json.format(encoded).decode())
+        print_json(**msgspec.to_builtins(judged))
     else:
-        click.echo("\n".join(_lines(judged, screen)))
+        click.echo("\n".join(verdict_lines(judged, screen)))
 
 
-def _read(path: str) -> str:
-    try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise UnreadableScreenError(f"{path}: {error.strerror}") from error
-    return content.decode(errors="replace")
+def _explain_subject(subject: str, *, as_json: bool) -> None:
+    from bullpen.api.methods import Explain
+    from bullpen.cli.calls import ask
+
+    explanation = ask(Explain(subject))
+    if as_json:
+        print_json(**msgspec.structs.asdict(explanation))
+    else:
+        click.echo("\n".join(explanation_lines(explanation, datetime.now(UTC))))
 
 
-def _split(line: str) -> list[str]:
-    try:
-        return shlex.split(line)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--cmd") from error
-
-
-def _cursor(text: str) -> Cursor | None:
-    if not text:
-        return None
-    x, _, y = text.partition(",")
-    if not (x.isdigit() and y.isdigit()):
-        raise click.BadParameter(f"{text!r} is not X,Y", param_hint="--cursor")
-    return Cursor(int(x), int(y))
-
-
-def _lines(judged: PaneVerdict, screen: Screen) -> list[str]:
-    signature = judged.signature
-    if judged.verdict is None:
-        return ["no agent", f"  because   {signature.reason}"]
-    verdict = judged.verdict
-    ready = "ready for a message" if verdict.ready else "not ready for a message"
-    lines = [
-        f"{verdict.provider} is {verdict.activity}, {ready}",
-        f"  because   {verdict.reason}",
-        f"  rule      {verdict.rule or 'none'}",
-    ]
-    lines += [
-        f"  {each.region:9} {each.text!r}"
-        + (f" in line {each.row + 1} of {len(screen.lines)}" if each.row is not None else "")
-        for each in verdict.evidence
-    ]
-    lines.append(f"  box       {verdict.prompt}{_why_not(verdict)}")
-    lines.append(f"  provider  {signature.reason} (confidence {signature.confidence:.2f})")
-    if verdict.losers:
-        lines.append("lost")
-        lines += [f"  {each.rule} ({each.activity}): {each.why}" for each in verdict.losers]
+def explanation_lines(explanation: Explanation, now: datetime) -> list[str]:
+    """Return an explanation for a person to read."""
+    lines = [*_head(explanation, now)]
+    winners = [claim for claim in explanation.claims if claim.is_winner]
+    losers = [claim for claim in explanation.claims if not claim.is_winner]
+    for heading, claims in (("won", winners), ("lost", losers)):
+        if claims:
+            lines.append(heading)
+            for claim in claims:
+                lines += _claim_lines(claim)
+    if explanation.refused:
+        lines += ["refused", *(f"  {one_line(each)}" for each in explanation.refused)]
     return lines
 
 
-def _why_not(verdict: Verdict) -> str:
-    return f": {verdict.not_ready}" if verdict.not_ready else ""
+def _head(explanation: Explanation, now: datetime) -> Iterator[str]:
+    if explanation.agent is not None:
+        yield from _agent_lines(explanation.agent, now)
+    else:
+        yield f"{one_line(explanation.subject)}: no agent"
+    if explanation.pane is not None:
+        yield from _pane_lines(explanation.pane)
+
+
+def _agent_lines(agent: AgentState, now: datetime) -> Iterator[str]:
+    ready = "ready for a message" if agent.is_ready else "not ready for a message"
+    age = age_words((now - agent.since).total_seconds())
+    yield f"{one_line(agent.name)} is {_state(agent.activity)} for {age}, {ready}"
+    yield f"  known     {EVIDENCE[agent.evidence_mode]} {agent.evidence_mode}, by {agent.source}"
+    if agent.reason:
+        yield f"  because   {one_line(agent.reason)}"
+    if agent.session_key:
+        yield f"  session   {one_line(agent.session_key)}"
+
+
+def _pane_lines(pane: PaneState) -> Iterator[str]:
+    place = pane.place
+    where = f"{place.session_name}:{place.window_index}.{place.pane_index}"
+    where = one_line(f"{where} {pane.pane_instance_id.pane_id}")
+    yield f"  pane      {where}, {pane.binding_state}"
+    yield (
+        f"  provider  {one_line(pane.signature_reason) or 'nothing says that it is an agent'}"
+        f" ({pane.signature_class}, confidence {pane.signature_confidence:.2f})"
+    )
+
+
+def _claim_lines(claim: Claim) -> Iterator[str]:
+    says = _state(claim.activity) if claim.activity else "nothing of what it is doing"
+    yield (
+        f"  {claim.source_kind} ({claim.tier}) says {says}: {one_line(claim.event_type)}"
+        f" {age_words(claim.age_seconds)} ago, heard of {age_words(claim.link_age_seconds)} ago"
+    )
+    if claim.why:
+        yield f"    because   {one_line(claim.why)}"
+    yield from _detail_lines(claim.details)
+
+
+def _detail_lines(details: Any) -> Iterator[str]:
+    """Yield what a source knows more. It may be of a later version, so any of it is shown."""
+    if not isinstance(details, Mapping):
+        if details is not None:
+            yield f"    details   {one_line(str(details))}"
+        return
+    for key, value in details.items():
+        if isinstance(value, (list, tuple)) and value:
+            yield f"    {one_line(str(key))}"
+            yield from (f"      {_words(each)}" for each in value)
+        elif value not in (None, "", [], ()):
+            yield f"    {one_line(str(key)):9} {_words(value)}"
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping) and {"region", "text"} <= value.keys():
+        row = value.get("row")
+        line = f" in line {row + 1}" if isinstance(row, int) else ""
+        return f"{one_line(str(value['region']))}: {one_line(repr(value['text']))}{line}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {one_line(str(each))}" for key, each in value.items())
+    return one_line(str(value))
+
+
+def _state(activity: Activity) -> str:
+    look = ACTIVITIES[activity]
+    return click.style(f"{look.symbol} {activity}", fg=look.colour)

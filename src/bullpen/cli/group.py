@@ -1,32 +1,60 @@
 """All commands by name, each imported when it is called."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from bullpen.cli.version import VERSION
+from bullpen.cli.options import with_socket_path
 from bullpen.errors import BullpenError
+from bullpen.model.version import VERSION
 
-__all__ = ["COMMANDS", "bullpen", "run"]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+__all__ = ["COMMANDS", "COMPLETE_VARIABLE", "bullpen", "run"]
 
 COMMANDS = {
+    "alerts": "List what an operator should know, or acknowledge it.",
+    "completions": "Print what makes bash, zsh or fish complete our commands.",
+    "config": "Print the settings in effect, and where each comes from.",
+    "daemon": "Run the daemon in the foreground.",
+    "doctor": "Look for what is wrong, and say what to do about it.",
+    "down": "End the daemon.",
     "evaluate": "Measure the screen rules on a folder of labelled screens.",
-    "explain": "Say what an agent is doing on a captured screen, and why.",
-    "panes": "Look once at every tmux pane and the agent in it.",
+    "explain": "Say why an agent is said to be doing what it is doing.",
+    "list-panes": "The same as panes.",
+    "ls": "List every agent: what it is doing, for how long, and where.",
+    "panes": "List every tmux pane and the agent in it.",
+    "pick": "Go to the next agent that waits for somebody.",
+    "report": "Say what your own agent is doing.",
+    "sessions": "List every session of an agent.",
+    "snapshot": "Save, list and restore copies of what is known.",
+    "source": "",
+    "sources": "List who looks, and how each fares.",
+    "status": "Say how many agents there are, and whether they are watched.",
+    "tmux-status": "Print one line for tmux's status bar.",
+    "up": "Start the daemon, if there is none.",
+    "wait": "Wait until an agent is doing something.",
+    "watch": "Follow what becomes of every agent.",
 }
-"""What there is, with the words `bullpen --help` has for it."""
+"""What there is, with the words `bullpen --help` has for it; without any, it is not for people."""
+
+MODULES = {"list-panes": "panes"}
+COMPLETE_VARIABLE = "_BULLPEN_COMPLETE"
 
 FAILED = 1
+INTERRUPTED = 130  # as a shell says of a program ended by ctrl-c
 
 
 class LazyGroup(click.Group):
     """A group whose commands live in modules of their names."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return sorted(COMMANDS)
+        return [name for name, words in sorted(COMMANDS.items()) if words]
 
     def get_command(  # click's signature
         self,
@@ -35,59 +63,90 @@ class LazyGroup(click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"bullpen.cli.{cmd_name}").command
+        module = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        command = import_module(f"bullpen.cli.{module}").command
         assert isinstance(command, click.Command)
-        return command
+        return with_socket_path(command)
 
     def format_commands(
         self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
+        ctx: click.Context,
         formatter: click.HelpFormatter,
     ) -> None:
         """List the commands without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Complete a command's name without importing any."""
+        from click.shell_completion import CompletionItem
+
+        named = [
+            CompletionItem(name, help=COMMANDS[name])
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 @click.group(
     cls=LazyGroup,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 something named in the message went wrong, 2 wrong usage.",
+    epilog="Exit codes: 0 done, 1 something named in the message went wrong, 2 wrong usage, "
+    "130 ended by ctrl-c; wait and watch have more.",
 )
 @click.version_option(
     VERSION, "-V", "--version", prog_name="bullpen", message="%(prog)s %(version)s"
 )
-def bullpen() -> None:
-    """An open room for coding agents.
+@click.pass_context
+def bullpen(context: click.Context) -> None:
+    """An open room for coding agents: see what each of them is doing, and how we know.
+
+    Without a command it shows the board, or, where nobody could see one, the same as ls.
 
     \b
     Examples:
-      bullpen panes --waiting
-      bullpen explain --file screen.txt --cmd claude
-      bullpen evaluate tests/recordings/screens
+      bullpen
+      bullpen ls --waiting
+      bullpen wait claude-1 --until done && make test
+      bullpen explain claude-1
     """  # noqa: D301 - click wants the character, not its name
+    if context.invoked_subcommand is not None:
+        return
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from bullpen.cli.board import show
+    else:
+        from bullpen.cli.ls import show
+    show()
+
+
+with_socket_path(bullpen)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code; what we can name is told without a traceback."""
+    if COMPLETE_VARIABLE in os.environ:  # a shell asks what could come next
+        bullpen.main(prog_name="bullpen", complete_var=COMPLETE_VARIABLE)
     try:
-        bullpen.main(list(arguments), prog_name="bullpen", standalone_mode=False)
+        with bullpen.make_context("bullpen", list(arguments), color=_wants_colour()) as context:
+            bullpen.invoke(context)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except click.Abort:
-        return 130  # as a shell says of a program ended by ctrl-c
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
     except BullpenError as error:
-        click.echo(f"bullpen: {error}", err=True)
+        # The number of a refusal is for programs.
+        click.echo(f"bullpen: {getattr(error, 'message', error)}", err=True)
         return FAILED
-    except BrokenPipeError:
-        _leave_quietly()
     return 0
 
 
-def _leave_quietly() -> NoReturn:
-    """End without a complaint when whoever read our output has gone."""
-    sys.stderr.close()
-    raise SystemExit(0)
+def _wants_colour() -> bool | None:
+    """Whether colours are wanted; None if that depends on who is looking."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None

@@ -1,5 +1,6 @@
 """The entry point. It must stay cheap: what it imports, every call of `bullpen` pays for."""
 
+import os
 import sys
 
 __all__ = ["main"]
@@ -7,14 +8,34 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run the command line and return its exit code."""
-    if sys.argv[1:] in (["--version"], ["-V"]):
-        from bullpen.cli.version import VERSION
+    try:
+        code = _run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has enough of it. That is no failure, and nothing to complain of;
+        # nor may the interpreter, which flushes once more at its end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return 0
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments in (["--version"], ["-V"]):
+        from bullpen.model.version import VERSION
 
         sys.stdout.write(f"bullpen {VERSION}\n")
         return 0
+    if arguments[:1] == ["tmux-status"]:
+        from bullpen.cli.hot import tmux_status
+
+        if (line := tmux_status(arguments[1:])) is not None:
+            sys.stdout.buffer.write(line.encode(errors="replace"))
+            return 0
     from bullpen.cli.group import run
 
-    return run(sys.argv[1:])
+    return run(arguments)
 
 
 if __name__ == "__main__":

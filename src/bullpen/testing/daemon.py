@@ -29,7 +29,6 @@ from bullpen.api import methods
 from bullpen.api.errors import ApiError
 from bullpen.api.lookup import check_until, find_agent, find_pane, holds, not_found
 from bullpen.api.subscribers import Subscribers
-from bullpen.cli.version import VERSION
 from bullpen.connection import Builder, Connection, Context, TypedRequest, listen_unix
 from bullpen.model.alerts import Alert, ResolvePolicy
 from bullpen.model.appearance import status_line
@@ -49,6 +48,7 @@ from bullpen.model.states import (
     SignatureClass,
     SourceKind,
 )
+from bullpen.model.version import VERSION
 from bullpen.model.views import (
     AgentState,
     Explanation,

@@ -1,0 +1,175 @@
+"""`bullpen ls`: every agent, wherever it runs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import cache
+
+import click
+
+from bullpen.api.branches import branch_of
+from bullpen.api.methods import ListAgents
+from bullpen.cli.calls import ask
+from bullpen.cli.options import json_option, no_start_option
+from bullpen.cli.output import (
+    Cell,
+    columns,
+    home_relative,
+    print_json,
+    state_cell,
+    terminal_width,
+    text,
+)
+from bullpen.model.appearance import EVIDENCE, age_words, one_line
+from bullpen.model.states import Provider
+from bullpen.model.views import AgentState
+
+__all__ = ["command", "listing", "place_of", "place_order", "show"]
+
+OUTSIDE = "outside tmux"
+GIVE_WAY = (5, 7, 8)  # title, directory, branch
+
+
+@click.command(name="ls")
+@click.option("--waiting", is_flag=True, help="Only agents that wait for somebody.")
+@click.option(
+    "--provider",
+    "providers",
+    multiple=True,
+    type=click.Choice([each.value for each in Provider]),
+    help="Only agents of this family; can be said more than once.",
+)
+@click.option(
+    "--group",
+    type=click.Choice(["session", "provider", "none"]),
+    default="session",
+    show_default=True,
+    help="Under which headings they are listed: the tmux session they are in, or the family.",
+)
+@json_option
+@no_start_option
+def command(*, waiting: bool, providers: tuple[str, ...], group: str, as_json: bool) -> None:
+    """List every agent: what it is doing, for how long, and where.
+
+    The mark behind the state says how it is known: = the program said so itself, ~ it was read off
+    its screen or its process.
+
+    \b
+    Examples:
+      bullpen ls
+      bullpen ls --waiting
+      bullpen ls --json | jq -r '.agents[] | select(.activity == "idle") | .name'
+
+    \b
+    Exit codes:
+      0  listed, also if there is none
+      1  there is no daemon
+      2  wrong usage
+    """  # noqa: D301 - click wants the character, not its name
+    show(waiting=waiting, providers=providers, group=group, as_json=as_json)
+
+
+def show(
+    *,
+    waiting: bool = False,
+    providers: Sequence[str] = (),
+    group: str = "session",
+    as_json: bool = False,
+) -> None:
+    """Ask for the agents and print those that are wanted."""
+    agents = [
+        agent
+        for agent in ask(ListAgents())
+        if (not providers or agent.provider in providers)
+        and (not waiting or agent.activity.is_waiting)
+    ]
+    find_branch = cache(branch_of)
+    if as_json:
+        print_json(
+            agents=agents, branches={each: find_branch(each) for each in {a.cwd for a in agents}}
+        )
+        return
+    lines = listing(
+        agents, datetime.now(UTC), find_branch=find_branch, group=group, width=terminal_width()
+    )
+    click.echo("\n".join(lines))
+
+
+def listing(
+    agents: Iterable[AgentState],
+    now: datetime,
+    *,
+    find_branch: Callable[[str], str],
+    group: str = "session",
+    width: int | None = None,
+) -> list[str]:
+    """Return the lines that show some agents."""
+    ordered = sorted(agents, key=lambda agent: (_heading_order(agent, group), place_order(agent)))
+    sockets = {agent.place.tmux_socket for agent in ordered if agent.place}
+    indent = "" if group == "none" else "  "
+    rows = [_row(agent, now, find_branch(agent.cwd)) for agent in ordered]
+    shown = columns(rows, width=width and width - len(indent), shrink=GIVE_WAY)
+    lines: list[str] = []
+    last = None
+    for agent, line in zip(ordered, shown, strict=True):
+        heading = _heading(agent, group, several_servers=len(sockets) > 1)
+        if heading != last and group != "none":
+            lines.append(click.style(heading, bold=True))
+        last = heading
+        lines.append(f"{indent}{line}")
+    waiting = sum(agent.activity.is_waiting for agent in ordered)
+    return [*lines, f"{len(ordered)} agents, {waiting} waiting" if ordered else "no agents"]
+
+
+def _heading_order(agent: AgentState, group: str) -> tuple[object, ...]:
+    if group == "provider":
+        return (agent.provider.value,)
+    if group == "none":
+        return ()
+    if agent.place is None:
+        return (1,)
+    return 0, agent.place.session_name, agent.place.tmux_socket
+
+
+def place_order(agent: AgentState) -> tuple[object, ...]:
+    """Return what agents are sorted by, so that neighbours on the screen are neighbours here."""
+    place = agent.place
+    if place is None:
+        return 1, "", "", 0, 0, agent.name
+    where = (place.tmux_socket, place.session_name, place.window_index, place.pane_index)
+    return 0, *where, agent.name
+
+
+def _heading(agent: AgentState, group: str, *, several_servers: bool) -> str:
+    if group == "provider":
+        return agent.provider.value
+    if agent.place is None:
+        return OUTSIDE
+    server = f" ({agent.place.tmux_socket})" if several_servers else ""
+    return one_line(f"{agent.place.session_name}{server}")
+
+
+def _row(agent: AgentState, now: datetime, branch: str) -> list[Cell]:
+    return [
+        text(agent.name),
+        Cell(agent.provider),
+        state_cell(agent.activity),
+        Cell(EVIDENCE[agent.evidence_mode]),
+        Cell(age_words((now - agent.since).total_seconds()).rjust(3)),
+        text(agent.title),
+        text(place_of(agent)),
+        text(home_relative(agent.cwd)),
+        text(branch),
+    ]
+
+
+def place_of(agent: AgentState) -> str:
+    """Return where an agent is, as one would look for it."""
+    if agent.pane is not None and agent.place is not None:
+        place = agent.place
+        where = f"{place.session_name}:{place.window_index}.{place.pane_index}"
+        return f"{where} {agent.pane.pane_id}"
+    return " ".join(
+        each
+        for each in (agent.tty.removeprefix("/dev/"), f"pid {agent.pid}" if agent.pid else "")
+        if each
+    )
