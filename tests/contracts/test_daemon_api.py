@@ -15,13 +15,17 @@ import pytest
 
 from bullpen.api import methods
 from bullpen.api.errors import reason_of
+from bullpen.api.runtime import Paths, prepare
 from bullpen.connection import Connection, RemoteError, SocketTransport, TypedRequest
+from bullpen.daemon.main import Daemon as RealDaemon
+from bullpen.daemon.signals import Stop
 from bullpen.jsonrpc.errors import INVALID_PARAMS, METHOD_NOT_FOUND
 from bullpen.model.alerts import Alert
 from bullpen.model.states import Activity
 from bullpen.model.views import AgentState
 from bullpen.testing.daemon import FakeDaemon, pane_state
-from bullpen.testing.tmux import eventually
+from bullpen.testing.tmux import PrivateTmux, eventually
+from tests.daemon.harness import settings
 
 SECONDS = 10.0  # for what is done at once on a machine with nothing else to do
 
@@ -34,7 +38,27 @@ async def fake_daemon(socket_path: str) -> AsyncIterator[None]:
         yield
 
 
-DAEMONS: dict[str, Daemon] = {"fake": fake_daemon}
+@asynccontextmanager
+async def real_daemon(socket_path: str) -> AsyncIterator[None]:
+    async with PrivateTmux() as tmux:
+        paths = Paths.resolve(socket=socket_path)
+        await asyncio.to_thread(prepare, paths)
+        given = settings(observe={"tmux_socket": tmux.target.socket_path})
+        stop, is_up = Stop(), asyncio.Event()
+
+        async def serve() -> None:
+            async with RealDaemon(given, paths, stop=stop):
+                is_up.set()
+                await stop.wait()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(serve())
+            await is_up.wait()
+            yield
+            stop.ask("the test is over")
+
+
+DAEMONS: dict[str, Daemon] = {"fake": fake_daemon, "real": real_daemon}
 
 
 @pytest.fixture(params=DAEMONS)

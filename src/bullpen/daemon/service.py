@@ -153,18 +153,21 @@ class Service:
         return alert
 
     def _explain(self, request: methods.Explain, _: Context) -> Explanation:
+        return msgspec.structs.replace(self._explanation(request.subject), subject=request.subject)
+
+    def _explanation(self, subject: str) -> Explanation:
         records, links, now = self._projection.records, self._gateway.links(), self._now()
-        agent = find_agent(self._projection.agents(), request.subject)
+        agent = find_agent(self._projection.agents(), subject)
         if agent is not None and agent.pane is None:
             return explain_session(records.sessions[agent.session_key or ""], links, now)
         pane = agent.pane if agent else None
-        if pane is None and (found := find_pane(self._projection.panes(), request.subject)):
+        if pane is None and (found := find_pane(self._projection.panes(), subject)):
             pane = found.pane_instance_id
         if pane is not None:
             return explain_pane(self._projection, records.panes[pane], links, now)
-        if session := records.sessions.get(request.subject):
+        if session := records.sessions.get(subject):
             return explain_session(session, links, now)
-        raise not_found(request.subject)
+        raise not_found(subject)
 
     def _shutdown(self, _: methods.Shutdown, context: Context) -> None:
         context.respond(result=True)
