@@ -39,7 +39,7 @@ def activities(payloads: list[dict[str, Any]]) -> list[Activity]:
         ("interrupt", [Activity.RUNNING, Activity.IDLE]),
         ("error", [Activity.RUNNING, Activity.ERROR]),
         ("429", [Activity.RUNNING, Activity.RATE_LIMITED]),
-        ("compact", [Activity.RUNNING]),  # nothing tells of its end; the session file does
+        ("compact", [Activity.RUNNING, Activity.IDLE]),
         ("patch", [Activity.RUNNING, Activity.IDLE]),
         ("quit", [Activity.EXITED]),
     ],
@@ -71,6 +71,13 @@ def test_the_start_of_a_session_asserts_nothing_since_it_comes_within_a_turn(sou
     assert fact is not None
     assert activity_of(fact.event_type) is None
     assert fact.payload["source"] == source
+
+
+def test_compacting_by_itself_is_a_part_of_a_turn() -> None:
+    payload = {"hook_event_name": "PostCompact", "session_id": "s", "trigger": "auto"}
+    fact = hooks.translate(payload)
+    assert fact is not None
+    assert activity_of(fact.event_type) is None
 
 
 def test_a_question_waits_for_its_answer() -> None:
@@ -110,7 +117,7 @@ def test_permission_asked_for_in_a_subagent_is_asked_of_whoever_sits_before_its_
         "command": "rm x",
         "agent_id": "child",
         "hook": "PermissionRequest",
-    }
+    }  # without a turn, which this one does not name
 
 
 def test_each_hook_there_is_has_a_meaning() -> None:
@@ -143,3 +150,79 @@ def test_a_hook_names_the_tool_call_or_else_the_turn_it_is_about() -> None:
         tool["tool_use_id"],
         turn["turn_id"],
     ]
+
+
+def hook(name: str, **fields: object) -> CodexFact:
+    fact = hooks.translate({"hook_event_name": name, "session_id": "s", "turn_id": "u", **fields})
+    assert fact is not None
+    return fact
+
+
+def tool(name: str, command: str, **fields: object) -> CodexFact:
+    return hook(name, tool_name="Bash", tool_input={"command": command}, **fields)
+
+
+def settled(*facts: CodexFact) -> list[str]:
+    approvals = hooks.Approvals()
+    return [approvals.settle(fact).event_type for fact in facts]
+
+
+def test_another_tool_that_is_done_is_no_answer_to_who_waits_for_permission() -> None:
+    assert settled(
+        tool("PreToolUse", "ls"),
+        tool("PermissionRequest", "rm x"),
+        tool("PreToolUse", "pwd"),
+        tool("PostToolUse", "ls"),
+        tool("PostToolUse", "rm x"),
+        tool("PostToolUse", "pwd"),
+    ) == [
+        "tool.started",
+        "approval.requested",
+        "hook.PreToolUse",
+        "hook.PostToolUse",
+        "tool.completed",
+        "tool.completed",
+    ]
+
+
+def test_of_two_that_wait_each_is_answered() -> None:
+    assert settled(
+        tool("PermissionRequest", "rm x"),
+        tool("PermissionRequest", "rm y"),
+        tool("PostToolUse", "rm y"),
+        tool("PostToolUse", "rm x"),
+    )[2:] == ["hook.PostToolUse", "tool.completed"]
+
+
+@pytest.mark.parametrize(
+    "name", ["PreModelRequest", "Stop", "Interrupt", "UserPromptSubmit", "SessionEnd"]
+)
+def test_nobody_waits_any_more_when_the_turn_went_on_or_ended(name: str) -> None:
+    asked = tool("PermissionRequest", "rm x")
+    assert settled(asked, hook(name), tool("PostToolUse", "ls"))[2] == "tool.completed"
+
+
+def test_permission_given_to_a_subagent_is_told_of_its_parent() -> None:
+    asked = tool("PermissionRequest", "rm x", agent_id="a")
+    done = tool("PostToolUse", "rm x", agent_id="a")
+    assert settled(asked, done) == ["approval.requested", "approval.granted"]
+    stopped = hook("SubagentStop", agent_id="a")
+    assert settled(asked, stopped, done) == [
+        "approval.requested",
+        "approval.granted",
+        "subagent.PostToolUse",
+    ]
+
+
+def test_what_the_parent_does_is_no_answer_to_a_subagent() -> None:
+    asked = tool("PermissionRequest", "rm x", agent_id="a")
+    assert settled(asked, tool("PostToolUse", "rm x"), hook("PreModelRequest", agent_id="b")) == [
+        "approval.requested",
+        "hook.PostToolUse",
+        "subagent.PreModelRequest",
+    ]
+
+
+def test_sessions_do_not_answer_for_each_other() -> None:
+    asked = tool("PermissionRequest", "rm x")
+    assert settled(asked, tool("PostToolUse", "ls", session_id="other"))[1] == "tool.completed"

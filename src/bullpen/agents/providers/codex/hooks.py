@@ -15,10 +15,12 @@ Several of them do not mean what their name suggests:
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from bullpen.agents.providers.codex.facts import CodexFact, clip, mapping, text
 from bullpen.agents.providers.codex.failures import failed_turn
 
-__all__ = ["EVENTS", "agent_of", "may_go_on", "translate"]
+__all__ = ["EVENTS", "Approvals", "agent_of", "may_go_on", "translate"]
 
 EVENTS: Final = (
     "SessionStart",
@@ -38,6 +40,10 @@ EVENTS: Final = (
 )
 QUESTION_TOOL: Final = "request_user_input"
 _OF_A_SUBAGENT: Final = "subagent"
+_APPROVAL: Final = "approval.requested"
+_TOOLS: Final = ("PreToolUse", "PostToolUse")
+_GOES_ON: Final = ("PreModelRequest", "Stop", "SubagentStop", "Interrupt", "UserPromptSubmit")
+MOST_SESSIONS: Final = 1000
 _FAILURES: Final = ("turn.failed", "turn.rate_limited")
 
 Payload = dict[str, Any]
@@ -52,9 +58,11 @@ def translate(hook: object) -> CodexFact | None:
     event_type, details = _TRANSLATIONS[name](payload)
     if agent := agent_of(payload):
         details["agent_id"] = agent
-        if event_type != "approval.requested":
+        if event_type != _APPROVAL:
             event_type = f"{_OF_A_SUBAGENT}.{name}"
     details["hook"] = name
+    if turn := text(payload.get("turn_id")):
+        details["turn_id"] = turn
     if transcript := text(payload.get("transcript_path")):
         details["transcript_path"] = transcript
     return CodexFact(
@@ -73,6 +81,47 @@ def agent_of(hook: object) -> str:
 def may_go_on(fact: CodexFact) -> bool:
     """Whether the turn that is said to have failed may be tried again by Codex itself."""
     return fact.event_type in _FAILURES
+
+
+class Approvals:
+    """Who waits for permission, so that what others do meanwhile is not taken for the answer.
+
+    Tools may be called side by side, and a subagent works beside its parent. A hook does not tell
+    which call is being asked about, but with what; and nothing is told when permission is given,
+    only when the tool is done.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[tuple[str, str, str]]] = {}  # by session: agent, tool, command
+
+    def settle(self, fact: CodexFact) -> CodexFact:
+        """Return a fact as it is to be told, given those before it."""
+        thread_id = fact.thread_id
+        agent, hook = text(fact.payload.get("agent_id")), text(fact.payload.get("hook"))
+        call = (agent, text(fact.payload.get("tool")), text(fact.payload.get("command")))
+        if fact.event_type == _APPROVAL:
+            self._wait(thread_id, call)
+            return fact
+        waiting = self._waiting.get(thread_id, set())
+        before = len(waiting)
+        if hook == "PostToolUse":
+            waiting.discard(call)
+        elif hook in _GOES_ON:  # its calls are answered, however it was
+            waiting -= {each for each in waiting if each[0] == agent}
+        elif hook == "SessionEnd":
+            waiting.clear()
+        if not waiting:
+            self._waiting.pop(thread_id, None)
+        if waiting and hook in _TOOLS:
+            return msgspec.structs.replace(fact, event_type=f"hook.{hook}")
+        if agent and before and not waiting:
+            return msgspec.structs.replace(fact, event_type="approval.granted")
+        return fact
+
+    def _wait(self, thread_id: str, call: tuple[str, str, str]) -> None:
+        self._waiting.setdefault(thread_id, set()).add(call)
+        if len(self._waiting) > MOST_SESSIONS:
+            del self._waiting[next(iter(self._waiting))]
 
 
 def _unsaid(payload: Payload) -> tuple[str, Payload]:
@@ -104,7 +153,7 @@ def _tool_ended(payload: Payload) -> tuple[str, Payload]:
 
 
 def _permission(payload: Payload) -> tuple[str, Payload]:
-    return "approval.requested", _tool(payload)
+    return _APPROVAL, _tool(payload)
 
 
 def _tool(payload: Payload) -> Payload:
@@ -114,6 +163,12 @@ def _tool(payload: Payload) -> Payload:
         if said := clip(asked.get(key)):
             details[key] = said
     return details
+
+
+def _compacted(payload: Payload) -> tuple[str, Payload]:
+    event_type, details = _unsaid(payload)
+    # By command it is a turn of its own, whose end nothing else tells; else it is within one.
+    return ("turn.completed" if payload.get("trigger") == "manual" else event_type), details
 
 
 def _answered(payload: Payload) -> tuple[str, Payload]:
@@ -131,7 +186,7 @@ _TRANSLATIONS: Final[dict[str, Callable[[Payload], tuple[str, Payload]]]] = {
     "PermissionRequest": _permission,
     "PostToolUse": _tool_ended,
     "PreCompact": _just("compaction.started"),
-    "PostCompact": _unsaid,
+    "PostCompact": _compacted,
     "SubagentStart": _unsaid,
     "SubagentStop": _unsaid,
     "Stop": _just("turn.completed"),
