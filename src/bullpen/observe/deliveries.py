@@ -6,9 +6,8 @@ Each consumer has two watermarks: `committed`, up to where it has acknowledged, 
 where it was given. What was given and not acknowledged is one batch under one token, which is given
 again until it is acknowledged or given up.
 
-The log keeps what may be rewound. One consumer, the *holder*, is the reason that there is a log:
-what it has not acknowledged does not grow too old to be kept. Number and bytes are bounded in any
-case.
+The log keeps what may be rewound. One consumer is its *holder*: what that has not acknowledged
+does not grow too old to be kept. Number and bytes are bounded in any case.
 """
 
 from collections import deque
@@ -99,7 +98,7 @@ class DeliveryLog:
     """Observations in the order they were taken, for any number of consumers.
 
     `after` is the last number that was given before; `prefix` tells our tokens from those of
-    another run.
+    another run. The holder and those of `residents` are never forgotten, however many others come.
     """
 
     def __init__(
@@ -108,6 +107,7 @@ class DeliveryLog:
         after: int = 0,
         prefix: str = "",
         holder: str = "",
+        residents: frozenset[str] = frozenset(),
         limits: DeliveryLimits | None = None,
     ) -> None:
         self.lost = 0  # dropped before the holder had acknowledged them
@@ -117,10 +117,11 @@ class DeliveryLog:
         self._prefix = prefix
         self._tokens = 0
         self._holder = holder
+        self._residents = residents | {holder}
         self._dropped = after  # the number of the newest that is no longer here
         self._entries: dict[int, _Entry] = {}
         self._consumers: dict[str, _Consumer] = {}
-        self._first_committed = after  # of the holder, before it ever pulled
+        self._after = after
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -130,13 +131,12 @@ class DeliveryLog:
         """How many there are."""
         return len(self._consumers)
 
-    @property
-    def room(self) -> int:
-        """How many may be added that push out nothing the holder has not acknowledged.
+    def room(self, consumer: str) -> int:
+        """Return how many may be added that push out nothing a consumer has not acknowledged.
 
         Bytes are not known beforehand, so half of them are left for what is on its way.
         """
-        spare = max(self.committed_seq(self._holder) - self._dropped, 0)
+        spare = max(self.committed_seq(consumer) - self._dropped, 0)
         if not spare and self.bytes > self._limits.max_bytes // 2:
             return 0
         return max(self._limits.rewind_events - len(self._entries), 0) + spare
@@ -144,12 +144,12 @@ class DeliveryLog:
     def committed_seq(self, consumer: str) -> int:
         """Return up to where a consumer has acknowledged."""
         known = self._consumers.get(consumer)
-        return known.committed if known else self._first_committed
+        return known.committed if known else self._after
 
     def fetched_seq(self, consumer: str) -> int:
         """Return up to where a consumer was given; never before what it has acknowledged."""
         known = self._consumers.get(consumer)
-        return known.fetched if known else self._first_committed
+        return known.fetched if known else self._after
 
     def append(self, observation: Observation, encoded: bytes, now: datetime) -> int:
         """Add an observation and its JSON; return its number."""
@@ -291,10 +291,10 @@ class DeliveryLog:
         if known is not None:
             return known
         if len(self._consumers) >= self._limits.max_consumers:
-            others = [each for each in self._consumers if each != self._holder]
+            others = self._consumers.keys() - self._residents
             if others:
                 del self._consumers[min(others, key=lambda each: self._consumers[each].pulled_at)]
-        begin = self._first_committed if name == self._holder else self._dropped
+        begin = self._after if name in self._residents else self._dropped
         known = self._consumers[name] = _Consumer(begin, now)
         return known
 

@@ -71,6 +71,8 @@ class Feed:
         self._timeout = timeout_seconds
         self._on_notice = on_notice
         self._backoff = Backoff()
+        self._connecting = asyncio.Lock()  # a pull and a delivery may come at the same time
+        self._is_closed = False
         self._is_plain = False  # it knows no params but those of the seed
 
     def has_news(self, now: datetime) -> bool:
@@ -126,13 +128,19 @@ class Feed:
         if self.pulling is not None:
             self.pulling.cancel()
             await asyncio.wait((self.pulling,))
-        if self._open_transport is not None and self._connection is not None:
-            await self._connection.aclose()
+        self._is_closed = True
+        async with self._connecting:  # which is bounded by the timeout
+            if self._open_transport is not None and self._connection is not None:
+                await self._connection.aclose()
 
     async def _connect(self) -> Connection:
+        async with self._connecting:
+            return await self._connect_alone()
+
+    async def _connect_alone(self) -> Connection:
         if self._connection is not None and not self._connection.is_closed:
             return self._connection
-        if self._open_transport is None:
+        if self._open_transport is None or self._is_closed:
             raise ConnectionClosed(self._connection.cause if self._connection else None)
         if self._connection is not None:
             await self._connection.aclose()

@@ -56,7 +56,16 @@ from bullpen.observe.health import status_when_unreachable, worst
 from bullpen.observe.registry import HEARTBEAT_TIMEOUT, Registry
 from bullpen.observe.sources.port import Now
 
-__all__ = ["OURS", "PROJECTION", "Gateway", "GatewayLimits", "Outcome", "Trouble", "ingest_reply"]
+__all__ = [
+    "FOLD",
+    "OURS",
+    "PROJECTION",
+    "Gateway",
+    "GatewayLimits",
+    "Outcome",
+    "Trouble",
+    "ingest_reply",
+]
 
 logger = logging.getLogger("bullpen.observe")
 
@@ -106,7 +115,7 @@ class Gateway:
     ) -> None:
         self._now = now
         self._limits = limits or GatewayLimits()
-        self._on_trouble = on_trouble or (lambda *_: None)
+        self._on_trouble: Trouble = (lambda *_: None) if on_trouble is None else on_trouble
         self._registry = Registry(
             nonce=nonce, owner_uid=owner_uid, protocol_version=PROTOCOL_VERSION
         )
@@ -114,6 +123,7 @@ class Gateway:
             after=last_ingest_seq,
             prefix=f"{secrets.token_hex(4)}-",
             holder=PROJECTION,
+            residents=OURS,
             limits=self._limits.deliveries,
         )
         self._dedup = DedupWindow()
@@ -255,7 +265,7 @@ class Gateway:
         return self._log.last_seq - before
 
     async def wait_for_events(self, timeout_seconds: float) -> bool:
-        """Wait until a source has something, or the log something the projection was not given.
+        """Wait until a source has something, or the log something that is not folded.
 
         Returns whether that is so. It is also if it was already.
         """
@@ -438,7 +448,7 @@ class Gateway:
 
     def _has_work(self) -> bool:
         now = self._now()
-        if self._log.room and any(feed.has_news(now) for feed in self._feeds.values()):
+        if self._log.room(FOLD) and any(feed.has_news(now) for feed in self._feeds.values()):
             return True
         return self._log.fetched_seq(FOLD) < self._log.last_seq
 
@@ -472,7 +482,7 @@ class Gateway:
         """Pull until the source has nothing more, the log no room, or it has been a lot."""
         cursor = self._cursors[feed.kind]
         for _ in range(self._limits.pulls_in_a_row):
-            limit = min(self._limits.pull_limit, self._log.room)
+            limit = min(self._limits.pull_limit, self._log.room(FOLD))
             if not limit:
                 return
             asked = cursor.fetched

@@ -278,9 +278,9 @@ def test_the_log_is_bounded_and_counts_what_it_had_to_drop() -> None:
     reader = Reader(limits=DeliveryLimits(rewind_events=10))
     reader.append(8)
     reader.read(3)
-    assert reader.log.room == 5  # two more fit, and three may go
+    assert reader.log.room("reader") == 5  # two more fit, and three may go
     reader.append(5)
-    assert (len(reader.log), reader.log.lost, reader.log.room) == (10, 0, 0)
+    assert (len(reader.log), reader.log.lost, reader.log.room("reader")) == (10, 0, 0)
     reader.append(1)
     assert (len(reader.log), reader.log.lost) == (10, 1)
     with pytest.raises(InvalidCursor):
@@ -294,17 +294,17 @@ def test_the_log_is_bounded_in_bytes() -> None:
     reader.append(100)
     assert reader.log.bytes <= 2_000
     assert reader.log.lost == 100 - len(reader.log) > 50
-    assert reader.log.room == 0
+    assert reader.log.room("reader") == 0
 
 
 def test_a_log_half_full_of_what_nobody_acknowledged_has_no_room() -> None:
     reader = Reader(limits=DeliveryLimits(max_bytes=2_000))
     while reader.log.bytes <= 1_000:
-        assert reader.log.room > 0
+        assert reader.log.room("reader") > 0
         reader.append()
-    assert reader.log.room == 0
+    assert reader.log.room("reader") == 0
     reader.read()
-    assert reader.log.room > 0
+    assert reader.log.room("reader") > 0
 
 
 @pytest.mark.requirement("A8-1")
@@ -344,14 +344,16 @@ def test_what_is_read_again_after_it_was_folded_is_the_same() -> None:
     assert again.events[0].observation is not first.events[0].observation
 
 
-def test_consumers_are_bounded_and_the_holder_is_not_forgotten() -> None:
-    reader = Reader(limits=DeliveryLimits(max_consumers=3))
+def test_consumers_are_bounded_and_our_own_are_not_forgotten() -> None:
+    reader = Reader(limits=DeliveryLimits(max_consumers=4), residents=frozenset(["ours"]))
     reader.append(2)
     reader.read(1)
+    reader.log.pull("ours", None, 2, reader.time.now)
     for number in range(10):
         reader.time.advance(1)
         reader.log.pull(f"c{number}", None, 1, reader.time.now)
-    assert reader.log.consumers == 3
+    assert reader.log.consumers == 4
+    assert reader.log.fetched_seq("ours") == 2
     assert reader.log.fetched_seq("c9") == reader.log.fetched_seq("c8") == 1
     assert reader.watermarks == (1, 1)
 
