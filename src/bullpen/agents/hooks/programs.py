@@ -1,0 +1,175 @@
+"""Which hooks each agent program has, and how it wants them written.
+
+The shape, the unit of a timeout and what a program takes amiss were seen on the real programs:
+Claude Code 2.1, Codex 0.166, Gemini CLI 0.61, Copilot CLI 1.0.
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from bullpen.model.states import Provider
+
+__all__ = ["MARK", "PROGRAMS", "HookedProgram", "Runner", "flags_of"]
+
+MARK = "bullpen-hook"
+"""By this word, in a comment at the end of a command, what is ours is known."""
+
+_MARKED = re.compile(rf"# {MARK}(?P<flags>(?: [a-z-]+)*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """What runs the shim: an interpreter and the file, by their paths."""
+
+    python: str
+    shim: str
+
+    def command(self, provider: Provider, event: str, flags: frozenset[str] = frozenset()) -> str:
+        """Return the line for a shell.
+
+        It succeeds even where the interpreter or the file is gone: some programs take a failure
+        for a veto. The shell tells its own parent, which is the agent, for it will be gone itself.
+        """
+        words = shlex.join([self.python, "-I", "-S", self.shim, provider.value, event])
+        mark = " ".join([f"# {MARK}", *sorted(flags)])
+        return f"{words} $PPID || : {mark}"
+
+
+def flags_of(command: str) -> frozenset[str] | None:
+    """Return what a command of ours has noted about where it was put; None if it is not ours."""
+    found = _MARKED.search(command)
+    return frozenset(found["flags"].split()) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class HookedProgram:
+    """How one program wants its hooks."""
+
+    provider: Provider
+    title: str
+    events: tuple[str, ...]
+    user_file: tuple[str, str, str]
+    """The variable that names its directory, the directory below the home, and the file in it."""
+    project_file: str
+    command_key: str = "command"
+    timeout: tuple[str, int] = ("timeout", 5)
+    is_grouped: bool = True
+    """Whether hooks stand in groups, each with a list of them."""
+    takes_comments: bool = False
+    background: frozenset[str] = frozenset()
+    """Events whose hooks it need not wait for: what comes before and after says the same."""
+    named: bool = False
+    """Whether it shows a hook by its name, where it has one."""
+    note: str = ""
+
+    def entry(self, event: str, command: str) -> dict[str, Any]:
+        """Return what to add to the list of an event."""
+        hook: dict[str, Any] = {"type": "command"}
+        if self.named:
+            hook["name"] = "bullpen"
+        hook[self.command_key] = command
+        hook[self.timeout[0]] = self.timeout[1]
+        if event in self.background:
+            hook["async"] = True
+        return {"hooks": [hook]} if self.is_grouped else hook
+
+
+PROGRAMS: dict[Provider, HookedProgram] = {
+    Provider.CLAUDE: HookedProgram(
+        provider=Provider.CLAUDE,
+        title="Claude Code",
+        user_file=("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
+        project_file=".claude/settings.json",
+        events=(
+            "SessionStart",
+            "SessionEnd",
+            "UserPromptSubmit",
+            "PreToolUse",
+            "PostToolUse",
+            "PostToolUseFailure",
+            "PermissionRequest",
+            "Notification",
+            "Stop",
+            "StopFailure",
+            "SubagentStart",
+            "SubagentStop",
+            "PreCompact",
+        ),
+        # Not PreToolUse: PermissionRequest follows it at once, and must be heard after it. Not
+        # SessionEnd: what still runs then is killed.
+        background=frozenset(
+            {
+                "PostToolUse",
+                "PostToolUseFailure",
+                "Notification",
+                "SubagentStart",
+                "SubagentStop",
+                "PreCompact",
+            }
+        ),
+    ),
+    Provider.CODEX: HookedProgram(
+        provider=Provider.CODEX,
+        title="Codex",
+        user_file=("CODEX_HOME", ".codex", "hooks.json"),
+        project_file=".codex/hooks.json",
+        timeout=("timeout", 3),  # more is cut to that for some, with a warning
+        events=(
+            "SessionStart",
+            "SessionEnd",
+            "UserPromptSubmit",
+            "PreToolUse",
+            "PermissionRequest",
+            "PostToolUse",
+            "PreCompact",
+            "SubagentStart",
+            "SubagentStop",
+            "Stop",
+            "Interrupt",
+            "PostModelRequest",  # the only one that tells of an error
+        ),
+        note="Codex asks you to review new hooks when it starts; until then it runs none of them.",
+    ),
+    Provider.GEMINI: HookedProgram(
+        provider=Provider.GEMINI,
+        title="Gemini CLI",
+        user_file=("", ".gemini", "settings.json"),
+        project_file=".gemini/settings.json",
+        timeout=("timeout", 5000),
+        takes_comments=True,
+        named=True,
+        events=(
+            "SessionStart",
+            "SessionEnd",
+            "BeforeAgent",
+            "AfterAgent",
+            "BeforeTool",
+            "AfterTool",
+            "Notification",
+        ),
+    ),
+    Provider.COPILOT: HookedProgram(
+        provider=Provider.COPILOT,
+        title="Copilot CLI",
+        user_file=("COPILOT_HOME", ".copilot", "settings.json"),
+        project_file=".github/copilot/settings.json",
+        command_key="bash",
+        timeout=("timeoutSec", 5),
+        is_grouped=False,
+        takes_comments=True,
+        events=(
+            "sessionStart",
+            "sessionEnd",
+            "userPromptSubmitted",
+            "preToolUse",
+            "postToolUse",
+            "postToolUseFailure",
+            "notification",
+            "agentStop",
+            "errorOccurred",
+        ),
+    ),
+}
+"""The programs that have hooks."""
