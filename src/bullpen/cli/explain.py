@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from bullpen.cli.options import json_option, no_start_option
+from bullpen.cli.options import complete_agents, json_option, no_start_option
 from bullpen.cli.output import print_json
 from bullpen.model.appearance import ACTIVITIES, EVIDENCE, age_words, one_line
 from bullpen.model.states import Activity, Provider
@@ -17,7 +17,7 @@ __all__ = ["command", "explanation_lines"]
 
 
 @click.command(name="explain")
-@click.argument("subject", metavar="[AGENT|PANE]", required=False)
+@click.argument("subject", metavar="[AGENT|PANE]", required=False, shell_complete=complete_agents)
 @click.option(
     "--file",
     "path",

@@ -1,5 +1,6 @@
 """The entry point. It must stay cheap: what it imports, every call of `bullpen` pays for."""
 
+import io
 import os
 import sys
 
@@ -8,6 +9,9 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run the command line and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal of few letters shows what it can
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()

@@ -1,10 +1,21 @@
 """Options that many commands share, so that they mean the same everywhere."""
 
+import os
 from typing import Any, TypeVar
 
 import click
 
-__all__ = ["json_option", "may_start", "no_start_option", "socket_path", "with_socket_path"]
+from bullpen.api.locations import socket_path as default_socket_path
+from bullpen.cli import hot
+
+__all__ = [
+    "complete_agents",
+    "json_option",
+    "may_start",
+    "no_start_option",
+    "socket_path",
+    "with_socket_path",
+]
 
 F = TypeVar("F")
 
@@ -69,3 +80,13 @@ def _remember(key: str) -> Any:
         return value
 
     return remember
+
+
+def complete_agents(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the agents whose names begin so. No daemon is started for that."""
+    path = context.meta.get(SOCKET_PATH) or default_socket_path(os.environ, os.getuid())
+    agents = hot.ask(path, "list_agents")
+    if not isinstance(agents, list):
+        return []
+    names = [each.get("name") for each in agents if isinstance(each, dict)]
+    return [name for name in names if isinstance(name, str) and name.startswith(incomplete)]

@@ -29,5 +29,5 @@ def command(context: click.Context, *, kind: str) -> None:
     path = socket_path()
     if path is None:
         raise click.UsageError("--socket-path is missing: where is it to serve?")
-    run = import_module("bullpen.daemon.source").run
-    context.exit(run(SourceKind(kind), path))
+    run_source = import_module("bullpen.daemon.isolated").run_source
+    context.exit(run_source(SourceKind(kind), path))

@@ -16,7 +16,7 @@ from bullpen.api.errors import DaemonUnavailable
 from bullpen.api.lookup import find_agent
 from bullpen.api.runtime import Paths
 from bullpen.cli.calls import daemon_paths
-from bullpen.cli.options import json_option, may_start, no_start_option
+from bullpen.cli.options import complete_agents, json_option, may_start, no_start_option
 from bullpen.cli.output import Cell, columns, print_json_line, state_cell, text
 from bullpen.model.appearance import EVIDENCE
 from bullpen.model.states import Activity
@@ -28,7 +28,12 @@ TIMEOUT = 3
 
 
 @click.command(name="watch")
-@click.option("--agent", metavar="AGENT", help="Only this one: a name, a pane or a session.")
+@click.option(
+    "--agent",
+    metavar="AGENT",
+    shell_complete=complete_agents,
+    help="Only this one: a name, a pane or a session.",
+)
 @click.option(
     "--until-count", type=click.IntRange(min=1), metavar="N", help="End after so many changes."
 )
