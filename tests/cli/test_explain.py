@@ -1,13 +1,21 @@
 """`bullpen explain` names provider, state, rule, region, text and losers."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
 
+from bullpen.cli.explain import explanation_lines
 from bullpen.cli.group import bullpen
+from bullpen.model.states import Activity, EvidenceMode, SourceKind
+from bullpen.model.views import Claim, Explanation
+from bullpen.testing.daemon import FakeDaemon, agent_state, pane_state
+from tests.cli.commands import show
 from tests.terminal.recorded import SCREENS
 
 
@@ -111,3 +119,119 @@ def test_bytes_that_are_no_text_are_explained_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["claude", "/opt/bin/claude --resume", "env A=1 claude"])
 def test_a_command_line_says_which_program_it_is(command: str) -> None:
     assert explain("--file", "-", "--cmd", command, input_="").output.startswith("claude is ")
+
+
+# Through the daemon
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def claim(source: SourceKind, activity: Activity, age: float, **facts: Any) -> Claim:
+    return Claim(
+        source_kind=source,
+        tier=source.tier,
+        event_type=f"activity.{activity.value}",
+        activity=activity,
+        observed_at=NOW - timedelta(seconds=age),
+        age_seconds=age,
+        link_age_seconds=2,
+        **facts,
+    )
+
+
+CLAUDE = agent_state(
+    "claude-1",
+    Activity.WAITING_APPROVAL,
+    pane="%3",
+    since=NOW - timedelta(minutes=4),
+    evidence_mode=EvidenceMode.DETERMINISTIC,
+    source=SourceKind.CLAUDE_HOOKS,
+    reason="the hook PermissionRequest",
+    session_key="claude:0b1c",
+)
+EXPLANATION = Explanation(
+    subject="claude-1",
+    agent=CLAUDE,
+    pane=pane_state("%3", agent=CLAUDE),
+    claims=(
+        claim(
+            SourceKind.CLAUDE_HOOKS,
+            Activity.WAITING_APPROVAL,
+            240,
+            is_winner=True,
+            why="it ranks highest",
+        ),
+        claim(
+            SourceKind.POLLER,
+            Activity.IDLE,
+            1,
+            why="a deterministic source is fresh",
+            details={
+                "rule": "prompt-open",
+                "evidence": [{"region": "prompt", "text": "❯\x1b[0m", "row": 38}],
+                "losers": ["menu: nearly"],
+                "is_ready": True,
+                "nothing": "",
+            },
+        ),
+    ),
+    refused=("late_event: claude_transcript turn.completed",),
+)
+
+
+def test_who_won_and_who_lost_is_explained() -> None:
+    lines = [click.unstyle(line) for line in explanation_lines(EXPLANATION, NOW)]
+    assert "\n".join(lines) + "\n" == snapshot("""\
+claude-1 is ◆ waiting_approval for 4m, not ready for a message
+  known     = deterministic, by claude_hooks
+  because   the hook PermissionRequest
+  session   claude:0b1c
+  pane      work:1.0 %3, managed_heuristic
+  provider  the current command is 'claude' (heuristic, confidence 0.86)
+won
+  claude_hooks (deterministic) says ◆ waiting_approval
+    by        activity.waiting_approval, 4m ago; last heard of 2s ago
+    because   it ranks highest
+lost
+  poller (heuristic) says ✓ idle
+    by        activity.idle, 1s ago; last heard of 2s ago
+    because   a deterministic source is fresh
+    rule      prompt-open
+    evidence
+      prompt: '❯\\x1b[0m' in line 39
+    losers
+      menu: nearly
+    is_ready  True
+refused
+  late_event: claude_transcript turn.completed
+""")
+
+
+def test_a_pane_without_an_agent_is_explained() -> None:
+    explanation = Explanation(subject="%9", pane=pane_state("%9"))
+    assert "\n".join(explanation_lines(explanation, NOW)) + "\n" == snapshot("""\
+%9: no agent
+  pane      work:1.0 %9, unmanaged
+  provider  nothing says that it is an agent (none, confidence 0.00)
+""")
+
+
+@pytest.mark.parametrize("details", [None, 7, ["x"], {"a": {"b": None}}, {"row": {"region": 1}}])
+def test_details_of_a_later_version_are_shown_as_they_are(details: Any) -> None:
+    later = claim(SourceKind.POLLER, Activity.IDLE, 1, details=details)
+    explanation = Explanation(subject="x", claims=(later,))
+    assert all(click.unstyle(line).isprintable() for line in explanation_lines(explanation, NOW))
+
+
+async def test_the_daemon_is_asked_for_an_agent_or_a_pane(daemon: FakeDaemon) -> None:
+    daemon.explanations["claude-1"] = EXPLANATION
+    daemon.set_pane(pane_state("%9"))
+    assert (
+        "claude_hooks (deterministic) says ◆ waiting_approval"
+        in (await show("explain", "claude-1")).out
+    )
+    assert (await show("explain", "%9")).lines[0] == "%9: no agent"
+    said = (await show("explain", "claude-1", "--json")).json
+    assert said["schema"] == 1
+    assert [each["is_winner"] for each in said["claims"]] == [True, False]
+    assert said["claims"][1]["details"]["rule"] == "prompt-open"

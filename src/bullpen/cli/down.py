@@ -1,6 +1,7 @@
 """`bullpen down`: end the daemon."""
 
 import asyncio
+import fcntl
 import os
 
 import click
@@ -81,10 +82,14 @@ def _is_there(paths: Paths, pid: int) -> bool:
     if paths.socket.exists():
         return True
     try:
-        holder = int(paths.lock.read_text(encoding="ascii"))
-        if holder == pid:
-            os.kill(holder, 0)
-            return True
+        with paths.lock.open(encoding="ascii") as lock:
+            if int(lock.read()) != pid:
+                return False
+            os.kill(pid, 0)
+            # It may be dead all the same, and nobody has taken notice; its lock is free then.
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     except (OSError, ValueError):
         pass
     return False

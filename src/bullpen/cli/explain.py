@@ -139,10 +139,9 @@ def _pane_lines(pane: PaneState) -> Iterator[str]:
 
 def _claim_lines(claim: Claim) -> Iterator[str]:
     says = _state(claim.activity) if claim.activity else "nothing of what it is doing"
-    yield (
-        f"  {claim.source_kind} ({claim.tier}) says {says}: {one_line(claim.event_type)}"
-        f" {age_words(claim.age_seconds)} ago, heard of {age_words(claim.link_age_seconds)} ago"
-    )
+    age, link_age = age_words(claim.age_seconds), age_words(claim.link_age_seconds)
+    yield f"  {claim.source_kind} ({claim.tier}) says {says}"
+    yield f"    by        {one_line(claim.event_type)}, {age} ago; last heard of {link_age} ago"
     if claim.why:
         yield f"    because   {one_line(claim.why)}"
     yield from _detail_lines(claim.details)
