@@ -13,7 +13,7 @@ import secrets
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Self
 
 from bullpen.api.methods import PROTOCOL_VERSION, DaemonInfo
@@ -23,6 +23,7 @@ from bullpen.api.settings import Settings, resolve
 from bullpen.connection import listen_unix
 from bullpen.daemon.alarms import Alarms
 from bullpen.daemon.alerts import AlertLedger
+from bullpen.daemon.isolated import isolated_sources, keep_panes
 from bullpen.daemon.latency import Latencies
 from bullpen.daemon.lock import InstanceLock
 from bullpen.daemon.log import open_log
@@ -30,7 +31,7 @@ from bullpen.daemon.peers import authorize_owner
 from bullpen.daemon.service import Service
 from bullpen.daemon.signals import Stop, stop_on_signals
 from bullpen.daemon.snapshots import Snapshots
-from bullpen.daemon.sources import Surroundings, environment_of_user, local_sources
+from bullpen.daemon.sources import Surroundings, local_sources, utc_now
 from bullpen.errors import BullpenError
 from bullpen.model.alerts import Alert, AlertLevel
 from bullpen.model.reasons import Reason
@@ -49,6 +50,8 @@ logger = logging.getLogger("bullpen.daemon")
 
 REMEMBERED = 10_000  # observations that are told apart from those read again after a restart
 HOUSEKEEPING_SECONDS = 60.0
+LONGEST_TICK_MS = 1000  # sources are heard of at least so often: three times are stale
+KEEP_PANES_SECONDS = 5.0
 EVENTS_KEPT = 500_000
 FIRST_LOOK_SECONDS = 5.0
 
@@ -88,11 +91,6 @@ def _flags(options: DaemonOptions) -> dict[str, object]:
         "daemon.log_level": options.log_level,
     }
     return {key: value for key, value in flags.items() if value is not None}
-
-
-def utc_now() -> datetime:
-    """Return the time."""
-    return datetime.now(UTC)
 
 
 class Daemon:
@@ -162,11 +160,15 @@ class Daemon:
             settings=settings,
             paths=self._paths,
             now=self._now,
-            environment=environment_of_user(),
+            environment=dict(os.environ),
             known_panes=restored.panes,
         )
         kinds = settings.sources.enabled
-        await stack.enter_async_context(local_sources(gateway, kinds, around))
+        if settings.daemon.isolate_sources:
+            sources = isolated_sources(gateway, kinds, around, self.alarms)
+            await stack.enter_async_context(sources)
+        else:
+            await stack.enter_async_context(local_sources(gateway, kinds, around))
         await self._look_once()
         # The socket is closed after the looking has stopped, and before anything else is let go.
         await stack.enter_async_context(
@@ -192,16 +194,16 @@ class Daemon:
 
     def _make_pipeline(self, gateway: Gateway) -> Pipeline:
         observe = self._settings.observe
-        is_isolated = self._settings.daemon.isolate_sources
+        pull_ms = tick_ms = min(observe.poll_interval_ms, LONGEST_TICK_MS)
+        if self._settings.daemon.isolate_sources:
+            pull_ms, tick_ms = observe.source_pull_ms, observe.gateway_pull_ms
         return Pipeline(
             gateway,
             Projection(poll_interval=timedelta(milliseconds=observe.poll_interval_ms)),
             self._store,
             self._now,
-            tick_seconds=min(
-                observe.gateway_pull_ms if is_isolated else observe.poll_interval_ms, 1000
-            )
-            / 1000,
+            pull_seconds=pull_ms / 1000,
+            tick_seconds=tick_ms / 1000,
             on_changes=self._tell,
             on_latency=self.alarms.note_latency,
             on_store_trouble=self._note_store,
@@ -229,6 +231,8 @@ class Daemon:
             group.create_task(self.alarms.keep(self._store))
             group.create_task(snapshots.save_every(period))
             group.create_task(self._keep_house())
+            if self._settings.daemon.isolate_sources:
+                group.create_task(self._keep_panes())
 
     async def _keep_house(self) -> None:
         while True:
@@ -237,6 +241,17 @@ class Daemon:
             kept_for = timedelta(days=self._settings.daemon.retention_days)
             with contextlib.suppress(BullpenError):  # told when a state cannot be written
                 await self._store.prune(self._now() - kept_for, EVENTS_KEPT)
+
+    async def _keep_panes(self) -> None:
+        """Tell a poller that may be started anew which panes there are."""
+        kept: tuple[object, ...] = ()
+        while True:
+            panes = self.pipeline.projection.panes()
+            ids = tuple(each.pane_instance_id for each in panes)
+            if ids != kept:
+                await asyncio.to_thread(keep_panes, self._paths, panes)
+                kept = ids
+            await asyncio.sleep(KEEP_PANES_SECONDS)
 
     async def _keep_all(self, snapshots: Snapshots) -> None:
         with contextlib.suppress(BullpenError):

@@ -5,9 +5,9 @@ itself; whoever pulls from it cannot tell the difference.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,15 @@ from bullpen.observe.gateway import Gateway
 from bullpen.observe.sources.port import Now, Source
 from bullpen.observe.sources.serve import SourceServer
 
-__all__ = ["PUSHED", "Surroundings", "local_sources", "make_sources"]
+__all__ = ["PUSHED", "Surroundings", "local_sources", "make_sources", "utc_now"]
 
 PUSHED = frozenset([SourceKind.REPORT, SourceKind.PTY])
 """Nobody looks for these: they tell us themselves."""
+
+
+def utc_now() -> datetime:
+    """Return the time."""
+    return datetime.now(UTC)
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,8 +194,3 @@ _MAKERS: dict[SourceKind, Callable[[Surroundings], Source]] = {
     SourceKind.GEMINI: _gemini,
     SourceKind.OPENCODE: _opencode,
 }
-
-
-def environment_of_user() -> Mapping[str, str]:
-    """Return the environment that sources find programs and files by."""
-    return dict(os.environ)

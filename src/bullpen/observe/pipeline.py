@@ -53,6 +53,7 @@ class Pipeline:
         keeper: Keeper,
         now: Now,
         *,
+        pull_seconds: float = 1.0,
         tick_seconds: float = 1.0,
         on_changes: Callable[[tuple[StateChange, ...]], None] = lambda _: None,
         on_latency: Callable[[EvidenceTier, timedelta], None] = lambda *_: None,
@@ -62,6 +63,7 @@ class Pipeline:
         self.projection = projection
         self._keeper = keeper
         self._now = now
+        self._pull_seconds = pull_seconds
         self._tick_seconds = tick_seconds
         self._on_changes = on_changes
         self._on_latency = on_latency
@@ -134,15 +136,23 @@ class Pipeline:
     # ------------------------------------------------------------------------------------- folding
 
     async def _follow(self) -> None:
+        """Pull at every period and whenever there is news; fold what came, and at every tick."""
         loop = asyncio.get_running_loop()
-        next_tick = loop.time()
+        next_pull = next_tick = loop.time()
         while True:
-            if await self.gateway.wait_for_events(max(next_tick - loop.time(), 0.0)):
-                await self.gateway.pull_sources(only_nudged=True)
-            if loop.time() >= next_tick:
-                next_tick = max(next_tick + self._tick_seconds, loop.time())
+            pause = max(min(next_pull, next_tick) - loop.time(), 0.0)
+            has_news = await self.gateway.wait_for_events(pause)
+            now = loop.time()
+            if now >= next_pull:
+                next_pull = max(next_pull + self._pull_seconds, now)
                 await self.gateway.pull_sources()
-            self.fold()
+            elif has_news:
+                await self.gateway.pull_sources(only_nudged=True)
+            if now >= next_tick:
+                next_tick = max(next_tick + self._tick_seconds, now)
+                self.fold()
+            elif has_news:
+                self.fold()
 
     def _take(self, step: Step, batch: Sequence[Ingested], now: datetime) -> None:
         self._unsaved.add(step)
