@@ -18,6 +18,7 @@ def test_what_is_in_it_has_its_place() -> None:
     assert paths.control_socket(codex) == Path("/c/app-server-control/app-server-control.sock")
     assert paths.sessions_directory(codex) == Path("/c/sessions")
     assert paths.thread_names(codex) == Path("/c/session_index.jsonl")
+    assert paths.prompt_history(codex) == Path("/c/history.jsonl")
 
 
 def test_the_name_of_a_session_file_tells_the_thread() -> None:

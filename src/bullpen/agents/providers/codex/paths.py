@@ -9,6 +9,7 @@ __all__ = [
     "codex_home",
     "control_socket",
     "is_rollout",
+    "prompt_history",
     "sessions_directory",
     "thread_names",
     "thread_of_rollout",
@@ -37,6 +38,11 @@ def sessions_directory(codex: Path) -> Path:
 def thread_names(codex: Path) -> Path:
     """Return the file to which the names of threads are appended."""
     return codex / "session_index.jsonl"
+
+
+def prompt_history(codex: Path) -> Path:
+    """Return the file to which every prompt is appended, whatever the thread."""
+    return codex / "history.jsonl"
 
 
 def is_rollout(name: str) -> bool:

@@ -81,6 +81,7 @@ class Rollout:
     def __init__(self, meta: SessionMeta) -> None:
         self.meta = meta
         self.cwd = meta.cwd
+        self.unreadable = 0  # lines that are no JSON
         self._has_turn = True  # as long as no line has said otherwise
         self._has_begun = False  # a turn has, before our eyes
         self._error: tuple[str, str] | None = None  # told before the end of the turn
@@ -91,6 +92,7 @@ class Rollout:
         """Return what a line says has happened; None if that is nothing to us."""
         entry = parse_object(line)
         if entry is None:
+            self.unreadable += 1
             return None
         at, payload = parse_time(entry.get("timestamp")), mapping(entry.get("payload"))
         match entry.get("type"):
