@@ -36,13 +36,15 @@ class Outside:
         self.numbers = iter(range(1_000_000))
         self.agents = OutsideAgents(Programs(RULES), self.said.append, lambda: next(self.numbers))
 
-    async def look(self, *processes: ProcessInfo, servers: tuple[int, ...] = ()) -> list[str]:
+    async def look(
+        self, *processes: ProcessInfo, servers: tuple[int, ...] = (), panes: tuple[str, ...] = ()
+    ) -> list[str]:
         """Return what is said of a table, in a word each."""
         before = len(self.said)
         self.time.pass_by(1)
         init = process(1, "/sbin/init", parent=0, tty="")
         table = ProcessTable([init, *processes])
-        await self.agents.look(table, self.time(), server_pids=servers)
+        await self.agents.look(table, self.time(), server_pids=servers, pane_ttys=panes)
         return [each.event_type for each in self.said[before:]]
 
 
@@ -128,6 +130,11 @@ async def test_who_serves_or_is_in_tmux_or_on_no_terminal_is_none(
         pytest.skip("everything is root's own")
     outside = Outside()
     assert await outside.look(*others(tty), servers=(30,)) == []
+
+
+async def test_who_is_in_a_pane_is_none_whoever_his_parents_are(tty: str) -> None:
+    outside = Outside()
+    assert await outside.look(process(50, "claude", tty=tty), panes=(tty,)) == []
 
 
 async def test_what_an_agent_started_is_not_another_one(tty: str) -> None:

@@ -78,15 +78,21 @@ class OutsideAgents:
         return len(self._agents)
 
     async def look(
-        self, table: ProcessTable, now: datetime, *, server_pids: Collection[int] = ()
+        self,
+        table: ProcessTable,
+        now: datetime,
+        *,
+        server_pids: Collection[int] = (),
+        pane_ttys: Collection[str] = (),
     ) -> None:
-        """Look through the table. `server_pids` are the tmux servers that are looked at."""
+        """Look through the table, without what is below some tmux servers or in their panes."""
         for key, agent in list(self._agents.items()):
             agent.missed = 0 if agent.is_in(table, self._programs) else agent.missed + 1
             if agent.missed == MISSED_LOOKS:
                 del self._agents[key]
                 self._tell(agent, SESSION_ENDED, now)
-        new = [each for each in self._find(table, server_pids) if _key(each) not in self._agents]
+        found = self._find(table, server_pids, pane_ttys)
+        new = [each for each in found if _key(each) not in self._agents]
         for process in await asyncio.to_thread(_ours, new) if new else ():
             provider = self._programs.provider_of(process.argv)
             if provider is not None and len(self._agents) < MOST_AGENTS:
@@ -105,9 +111,11 @@ class OutsideAgents:
             return True
         return not 0 <= (now - agent.told_at).total_seconds() < self._refresh_seconds
 
-    def _find(self, table: ProcessTable, server_pids: Collection[int]) -> Iterator[ProcessInfo]:
+    def _find(
+        self, table: ProcessTable, server_pids: Collection[int], pane_ttys: Collection[str]
+    ) -> Iterator[ProcessInfo]:
         for process in table:
-            if not (process.tty and process.is_foreground):
+            if not (process.tty and process.is_foreground) or process.tty in pane_ttys:
                 continue
             if self._programs.provider_of(process.argv) is None:
                 continue

@@ -110,8 +110,13 @@ class PollerSource(Source):
         table, table_trouble = await self._read_processes()
         late = await self._look_at_servers(table)
         if table is not None:
-            pids = {each.server_pid for each in self._servers.values() if each.server_pid}
-            await self._outside.look(table, self._now(), server_pids=pids)
+            servers = self._servers.values()
+            await self._outside.look(
+                table,
+                self._now(),
+                server_pids={each.server_pid for each in servers if each.server_pid},
+                pane_ttys={tty for each in servers for tty in each.ttys},
+            )
         troubles = [each.trouble for each in self._servers.values() if each.trouble]
         self._complain(
             [*table_trouble, *late, *troubles], is_blind=table is None and not self.sockets
@@ -155,7 +160,7 @@ class PollerSource(Source):
         self._looking = {path: task for path, task in self._looking.items() if not task.done()}
         self._late |= self._looking.keys()
         self._late -= set(self.sockets) - self._looking.keys()
-        return [f"{path}: tmux has not answered yet" for path in self._looking]
+        return [f"{path}: tmux has not answered in time" for path in self._looking]
 
     async def _look_at(self, server: ServerWatch, table: ProcessTable | None) -> None:
         try:

@@ -1,7 +1,7 @@
 """The panes of one tmux server, looked at again and again, and what there is to say of them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -135,6 +135,11 @@ class ServerWatch:
     def server_pid(self) -> int | None:
         """The process of the server, while it is there and has panes."""
         return next((each.server.pid for each in self._panes), None)
+
+    @property
+    def ttys(self) -> Iterator[str]:
+        """The terminals of its panes."""
+        return (each.snapshot.info.tty for each in self._panes.values() if each.snapshot)
 
     @property
     def version(self) -> str:
