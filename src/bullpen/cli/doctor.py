@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -115,7 +116,7 @@ def _all_checks() -> Iterator[Check]:
     yield from daemon_checks(info, health, alerts, trouble)
     yield _log(info.log_path if info else str(paths.log))
     yield from _hooks()
-    yield from asyncio.run(_programs())
+    yield from _programs()
 
 
 # What is on the machine
@@ -257,22 +258,18 @@ def daemon_checks(
 # The agent programs
 
 
-async def _programs() -> list[Check]:
+def _programs() -> Iterator[Check]:
     found = {each: shutil.which(each.value) for each in Provider if each is not Provider.OTHER}
-    versions = await asyncio.gather(
-        *(asyncio.to_thread(_version, path) if path else _nothing() for path in found.values())
-    )
-    return [
-        Check(provider.value, OK, f"{version} at {path}" if path else "not on the PATH")
-        for (provider, path), version in zip(found.items(), versions, strict=True)
-    ]
+    with ThreadPoolExecutor() as threads:  # each takes its time
+        versions = threads.map(_version, found.values())
+        for (provider, path), version in zip(found.items(), versions, strict=True):
+            said = f"{version} at {path}" if path else "not on the PATH"
+            yield Check(provider.value, OK, said)
 
 
-async def _nothing() -> str:
-    return ""
-
-
-def _version(path: str) -> str:
+def _version(path: str | None) -> str:
+    if path is None:
+        return ""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
             [path, "--version"],
@@ -288,5 +285,26 @@ def _version(path: str) -> str:
     return "a version it does not tell"
 
 
+# The hooks of agent programs
+
+
 def _hooks() -> Iterator[Check]:
-    return iter(())
+    from bullpen.agents import hooks
+
+    for provider in hooks.PROGRAMS:
+        if not hooks.is_present(provider):
+            continue
+        name, fix = f"hooks {provider}", f"bullpen hooks install {provider}"
+        try:
+            outcome = hooks.check(provider)
+        except hooks.HooksError as error:
+            yield Check(name, WARN, str(error), f"bullpen hooks check {provider}")
+            continue
+        where = home_relative(str(outcome.path))
+        states = set(outcome.events.values())
+        if outcome.is_complete:
+            yield Check(name, OK, f"installed in {where}")
+        elif states == {hooks.EventState.MISSING}:
+            yield Check(name, OK, "not installed: what it does is read off its screen", fix)
+        else:
+            yield Check(name, WARN, f"not as they should be in {where}", fix)

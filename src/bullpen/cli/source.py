@@ -1,7 +1,5 @@
 """`bullpen source`: one source in a process of its own, as the daemon's supervisor starts it."""
 
-from importlib import import_module
-
 import click
 
 from bullpen.cli.options import socket_path
@@ -29,5 +27,6 @@ def command(context: click.Context, *, kind: str) -> None:
     path = socket_path()
     if path is None:
         raise click.UsageError("--socket-path is missing: where is it to serve?")
-    run_source = import_module("bullpen.daemon.isolated").run_source
+    from bullpen.daemon.isolated import run_source
+
     context.exit(run_source(SourceKind(kind), path))
