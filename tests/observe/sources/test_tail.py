@@ -94,6 +94,17 @@ async def test_a_line_of_five_megabytes_is_skipped_and_the_next_one_read(tmp_pat
     assert tail.position.offset == 7 + 5_000_001 + 6
 
 
+async def test_a_line_that_is_too_long_is_counted_once(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b"1234\n12345\n123456")
+    tail = FileTail(path, line_limit=4)
+    batch = await tail.read()
+    assert (texts(batch), batch.skipped) == ([b"1234"], 2)
+    append(path, b"7\n1\n")
+    batch = await tail.read()
+    assert (texts(batch), batch.skipped) == ([b"1"], 0)
+
+
 async def test_a_file_cut_in_the_midst_of_a_line_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(b"one\ntwo\nthr")
@@ -161,7 +172,9 @@ async def test_a_tail_may_begin_with_the_last_lines(
     path = tmp_path / "t.jsonl"
     path.write_bytes(b"one\ntwo\nthr")
     tail = FileTail(path, last_lines=count)
-    assert texts(await tail.read()) == expected
+    batch = await tail.read()
+    assert texts(batch) == expected
+    assert (batch.skipped, batch.is_missing, batch.has_more) == (0, False, False)
     append(path, b"ee\n")
     assert await tail.read() == TailBatch(lines=(TailLine(8, b"three"),))
 
