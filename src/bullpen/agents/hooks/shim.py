@@ -27,7 +27,8 @@ LAST_SECONDS = 1.0  # for everything: then it goes, whatever it was doing
 
 MAX_INPUT_BYTES = 8 * 2**20  # what comes after is read and dropped
 MAX_PAYLOAD_BYTES = 192 * 2**10
-MAX_LINE_BYTES = 256 * 2**10
+MAX_MEMBERS = 1000  # of a payload that is cut
+MAX_DIGITS = 18  # of a whole number that everybody can read
 MAX_SPOOLED_FILES = 1000
 MAX_SPOOLED_BYTES = 16 * 2**20
 
@@ -39,42 +40,48 @@ CUT = "bullpen_cut"
 def main(arguments: list[str]) -> None:
     """Report one event. `arguments` are the provider, the event's name and the agent's pid."""
     nanoseconds = time.time_ns()
-    provider = arguments[0] if arguments else "other"
+    data, size = _read_input()
+    environ = {_text(key): _text(value) for key, value in posix.environ.items()}
     event = arguments[1] if len(arguments) > 1 else ""
-    environ = {key.decode("utf-8", "replace"): value for key, value in posix.environ.items()}
-    data = _read_input()
+    provider = _provider(arguments[0] if arguments else "other", environ, data)
     params = (
         b'{"provider":%s,"at":%.6f,"pid":%d,"tmux":%s,"tmux_pane":%s,"cwd":%s,"payload":%s}'
         % (
             _quoted(provider),
             nanoseconds / 1e9,
             _agent_pid(arguments),
-            _quoted(_text(environ.get("TMUX", b""))),
-            _quoted(_text(environ.get("TMUX_PANE", b""))),
+            _quoted(environ.get("TMUX", "")),
+            _quoted(environ.get("TMUX_PANE", "")),
             _quoted(_cwd()),
-            _payload(data, event),
+            _payload(data, size, event),
         )
     )
-    socket, spool = paths({key: _text(value) for key, value in environ.items()}, posix.getuid())
+    socket, spool = paths(environ, posix.getuid())
+    is_given = bool(environ.get("BULLPEN_SOCKET"))
     line = b'{"jsonrpc":"2.0","id":1,"method":"hook.report","params":%s}\n' % params
-    if not _deliver(socket, line):
+    if not _deliver(socket, line, is_given=is_given):
         _keep(spool, f"{provider}-{nanoseconds}-{posix.getpid()}.json", params + b"\n")
 
 
 def paths(environ: dict[str, str], user_id: int) -> tuple[str, str]:
     """Return where the daemon listens, and where it looks for what it missed."""
-    home = environ.get("BULLPEN_HOME", "")
-    runtime = _absolute(environ, "XDG_RUNTIME_DIR")
-    state = _absolute(environ, "XDG_STATE_HOME") or f"{_home(environ, user_id)}/.local/state"
-    if home:
+    if home := environ.get("BULLPEN_HOME", ""):
+        home = _absolute(home)
         directory, spool = f"{home}/run", f"{home}/state/spool"
     else:
+        runtime = _directory(environ, "XDG_RUNTIME_DIR")
         directory = f"{runtime}/bullpen" if runtime else f"/tmp/bullpen-{user_id}"  # noqa: S108
+        state = _directory(environ, "XDG_STATE_HOME") or f"{_home(environ, user_id)}/.local/state"
         spool = f"{state}/bullpen/spool"
-    return environ.get("BULLPEN_SOCKET") or f"{directory}/bullpend.sock", spool
+    socket = environ.get("BULLPEN_SOCKET", "")
+    return _absolute(socket) if socket else f"{directory}/bullpend.sock", spool
 
 
-def _absolute(environ: dict[str, str], name: str) -> str:
+def _absolute(path: str) -> str:
+    return path.rstrip("/") if path.startswith("/") else f"{_cwd()}/{path.rstrip('/')}"
+
+
+def _directory(environ: dict[str, str], name: str) -> str:
     """Return a directory of the XDG specification, which says to ignore one that is relative."""
     directory = environ.get(name, "")
     return directory.rstrip("/") if directory.startswith("/") else ""
@@ -85,25 +92,44 @@ def _home(environ: dict[str, str], user_id: int) -> str:
     if not home:
         import pwd
 
-        home = pwd.getpwuid(user_id).pw_dir
+        try:
+            home = pwd.getpwuid(user_id).pw_dir
+        except KeyError:  # a user without an entry, as in a container
+            return ""
     return home.rstrip("/")
 
 
 # ------------------------------------------------------------------------------- what is known
 
 
-def _read_input() -> bytes:
-    """Read all of stdin, so that whoever writes it need not mind us, and return the beginning."""
+def _read_input() -> tuple[bytes, int]:
+    """Return what is on stdin, or its beginning, and how much it was.
+
+    All of it is read, so that whoever writes it need not mind us.
+    """
     parts = []
-    room = MAX_INPUT_BYTES
+    size = 0
     try:
         while part := posix.read(0, 2**20):
-            if room > 0:
+            if size < MAX_INPUT_BYTES:
                 parts.append(part)
-                room -= len(part)
-    except OSError:  # it is closed
+            size += len(part)
+    except OSError:  # it is closed, or has no end
         pass
-    return b"".join(parts)
+    return b"".join(parts), size
+
+
+def _provider(provider: str, environ: dict[str, str], data: bytes) -> str:
+    """Return whose hook it is: Copilot runs those of a project's Claude settings as well.
+
+    Either program may have been started by the other, and then has its variables, too; but the
+    session in Claude's is the one it tells of.
+    """
+    if provider == "claude" and "COPILOT_CLI" in environ:
+        session = environ.get("CLAUDE_CODE_SESSION_ID", "").encode()
+        if not session or session not in data:
+            return "copilot"
+    return provider
 
 
 def _agent_pid(arguments: list[str]) -> int:
@@ -155,10 +181,13 @@ def _quoted(text: str) -> bytes:
 # ----------------------------------------------------------------------------------- the payload
 
 
-def _payload(data: bytes, event: str) -> bytes:
+def _payload(data: bytes, size: int, event: str) -> bytes:
     """Return the payload as JSON on one line, with the event's name in it."""
-    if len(data) > MAX_PAYLOAD_BYTES or not _is_plain(data):
-        return _patiently(data, event)
+    try:
+        if size > MAX_PAYLOAD_BYTES or not _is_plain(data):
+            return _patiently(data, size, event)
+    except Exception:  # noqa: BLE001 - that something happened is worth more than what it was
+        return b'{"hook_event_name":%s,"%s":%d}' % (_quoted(event), CUT.encode(), size)
     payload = data.strip().replace(b"\n", b" ").replace(b"\r", b" ")  # never within a string
     if not event or b'"hook_event_name"' in payload or not payload.startswith(b"{"):
         return payload
@@ -175,46 +204,56 @@ def _is_plain(data: bytes) -> bool:
     try:
         text = data.decode().strip()
         _, end = make_scanner(_Scanning)(text, 0)  # type: ignore[arg-type]  # has what it looks for
-    except (ValueError, RecursionError, StopIteration):
+    except Exception:  # noqa: BLE001 - without `json` it cannot even say what is wrong
         return False
     return bool(end == len(text))
 
 
 class _Scanning:
-    """How JSON is read: as `json` does, but without a word for what is no number."""
+    """How JSON is read: as `json` does, but refusing numbers that not everybody has."""
 
     strict = True
     object_hook = None
     object_pairs_hook = None
-    parse_float = float
-    parse_int = float  # of no interest, and an int may have too many digits for Python
+
+    @staticmethod
+    def parse_int(digits: str) -> int:
+        if len(digits) > MAX_DIGITS:
+            raise ValueError(digits)
+        return 0
+
+    @staticmethod
+    def parse_float(digits: str) -> int:
+        if float(digits) - float(digits):  # which is 0, if it has an end
+            raise ValueError(digits)
+        return 0
 
     @staticmethod
     def parse_constant(name: str) -> None:
         raise ValueError(name)
 
 
-def _patiently(data: bytes, event: str) -> bytes:
+def _patiently(data: bytes, size: int, event: str) -> bytes:
     """Return what can be told of a payload that is large or odd."""
     import json
 
     text = data.decode("utf-8", "replace")
     try:
-        value = json.loads(text, parse_constant=_nothing, parse_int=_number)
+        value = json.loads(text, parse_constant=_nothing, parse_int=_number, parse_float=_number)
     except (ValueError, RecursionError):
         value = _members(text) or {"text": text}
     if not isinstance(value, dict):
         value = {"value": value}
-    if event:
-        value.setdefault("hook_event_name", event)
-    if len(data) > MAX_PAYLOAD_BYTES:
-        value[CUT] = len(data)
+    if event and "hook_event_name" not in value:
+        value = {"hook_event_name": event, **value}
+    if size > len(data):
+        value[CUT] = size
     encoded = b""
     for length, count, depth in ((2**20, 10**5, 64), (4096, 200, 8), (512, 32, 4), (64, 16, 2)):
         encoded = json.dumps(_small(value, length, count, depth), separators=(",", ":")).encode()
         if len(encoded) <= MAX_PAYLOAD_BYTES:
             break
-        value[CUT] = len(data)
+        value[CUT] = size
     return encoded
 
 
@@ -222,19 +261,22 @@ def _nothing(_name: str) -> None:
     return None
 
 
-def _number(digits: str) -> int | float:
-    return int(digits) if len(digits) < 20 else float(digits)
+def _number(digits: str) -> int | float | None:
+    if len(digits) <= MAX_DIGITS and digits.lstrip("-").isdigit():
+        return int(digits)
+    number = float(digits)
+    return None if number - number else number
 
 
 def _members(text: str) -> dict[str, object]:
     """Return the members of an object of which the end is missing."""
     import json
 
-    decoder = json.JSONDecoder(parse_constant=_nothing, parse_int=_number)
+    decoder = json.JSONDecoder(parse_constant=_nothing, parse_int=_number, parse_float=_number)
     members: dict[str, object] = {}
     at = text.find("{") + 1
     try:
-        while at:
+        while at and len(members) < MAX_MEMBERS:
             at = _after_space(text, at)
             key, at = decoder.raw_decode(text, at)
             at = _after_space(text, at) + 1  # the colon
@@ -272,10 +314,10 @@ def _small(value: object, length: int, count: int, depth: int) -> object:
 # ---------------------------------------------------------------------------------- where it goes
 
 
-def _deliver(path: str, line: bytes) -> bool:
+def _deliver(path: str, line: bytes, *, is_given: bool) -> bool:
     """Send the request; tell whether the daemon has answered it in time."""
     until = time.monotonic() + BUDGET_SECONDS
-    if not _is_ours(path.rpartition("/")[0]):
+    if not _is_ours(path.rpartition("/")[0], path, is_given=is_given):
         return False
     socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
@@ -293,13 +335,17 @@ def _deliver(path: str, line: bytes) -> bool:
         return False
 
 
-def _is_ours(directory: str) -> bool:
-    """Tell whether nobody else could have put a socket there: anybody may write to /tmp."""
+def _is_ours(directory: str, path: str, *, is_given: bool) -> bool:
+    """Tell whether nobody else could have put the socket there: anybody may write to /tmp.
+
+    Where somebody has named the socket, the directory is theirs to choose.
+    """
     try:
-        found = posix.lstat(directory or "/")
+        found = posix.lstat(path if is_given else directory or "/")
     except OSError:
         return False
-    return found.st_uid == posix.getuid() and found.st_mode & 0o170022 == 0o040000
+    is_private = is_given or found.st_mode & 0o170022 == 0o040000  # a directory, and not shared
+    return is_private and found.st_uid == posix.getuid()
 
 
 def _keep(spool: str, name: str, data: bytes) -> None:
