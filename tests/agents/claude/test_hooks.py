@@ -206,7 +206,7 @@ def test_details_are_short_and_on_one_line() -> None:
         {"session_id": "s"},
         {"hook_event_name": 1, "session_id": "s"},
         {"hook_event_name": "Stop", "session_id": ["s"]},
-        {"hook_event_name": "Stop", "session_id": "s" * 200},
+        {"hook_event_name": "Stop", "session_id": "s" * 129},
         {"hook_event_name": "Stop", "session_id": "a\nb"},
     ],
     ids=repr,
@@ -214,6 +214,10 @@ def test_details_are_short_and_on_one_line() -> None:
 def test_what_is_no_payload_is_refused_with_a_reason(garbage: object) -> None:
     with pytest.raises(NotUnderstood, match="a hook's payload: "):
         translate(garbage)
+
+
+def test_an_id_may_be_long() -> None:
+    assert event("Stop", session_id="s" * 128).session_id == "s" * 128
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -306,6 +310,7 @@ def test_a_tool_at_work_beside_one_that_waits_says_nothing() -> None:
         Activity.RUNNING,
     ]
     assert types[3] == "parallel.tool.completed"
+    assert types[5] == "notification.permission_prompt"
 
 
 def test_recorded_tools_side_by_side_wait_until_the_last_is_answered() -> None:

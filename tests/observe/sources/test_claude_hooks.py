@@ -159,6 +159,25 @@ async def test_a_request_that_nobody_waits_for_any_more_stays_late(
     assert listener.types[2] == "tool.started"
 
 
+async def test_an_answer_that_was_overtaken_is_an_answer(listener: Listener) -> None:
+    await listener.hear("PermissionRequest", 1, tool_name="Bash")
+    await listener.hear("PreToolUse", 7, tool_name="Read")
+    await listener.hear("PostToolUse", 5, tool_name="Bash")
+    await listener.hear("PermissionRequest", 8, tool_name="Write")
+    await listener.hear("PostToolUse", 9, tool_name="Write")
+    assert listener.types == [
+        "approval.requested",
+        "parallel.tool.started",
+        "tool.completed",
+        "approval.requested",
+        "tool.completed",
+    ]
+    assert listener.said[2].observed_at == AT + timedelta(seconds=5)
+    await listener.hear("PostToolUse", 6, tool_name="Read")
+    await listener.hear("PermissionRequest", 8.5, tool_name="Write")
+    assert listener.said[-1].observed_at == AT + timedelta(seconds=9)
+
+
 async def test_what_comes_late_changes_nothing_of_what_is_known(listener: Listener) -> None:
     await listener.hear("PermissionRequest", 1, tool_name="WebFetch")
     await listener.hear("Stop", 0)  # of the turn before

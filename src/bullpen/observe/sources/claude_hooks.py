@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from bullpen.agents.providers.claude.errors import NotUnderstood
-from bullpen.agents.providers.claude.hooks import Approvals, HookEvent, translate
+from bullpen.agents.providers.claude.hooks import ANSWERS, Approvals, HookEvent, translate
 from bullpen.model.events import SESSION_ENDED, SESSION_NAMED, activity_of
 from bullpen.model.observations import Observation, Origin
 from bullpen.model.states import Activity, Provider, SourceKind
@@ -84,12 +84,13 @@ class ClaudeHooks(Source):
     ) -> tuple[HookEvent, datetime]:
         """Return an event as it is to be told after all that was heard, and as of when."""
         activity = activity_of(event.event_type)
+        is_asking = activity is not None and activity.is_waiting
         if at < memory.heard_at:
-            is_asking = activity is not None and activity.is_waiting
-            if not is_asking or at <= memory.over_at or memory.heard_at - at > OVERTAKEN:
+            if not _still_matters(event, memory, at, is_asking):
                 return event, at  # it is late, and nothing follows from it any more
-            at = memory.heard_at  # whoever overtook it has not answered for it
-        memory.heard_at = at
+            if is_asking:
+                at = memory.heard_at  # whoever overtook it has not answered for it
+        memory.heard_at = max(memory.heard_at, at)
         if activity in _OVER or event.event_type == "prompt.submitted":
             memory.over_at = at
         return self._approvals.settle(event), at
@@ -124,6 +125,13 @@ class ClaudeHooks(Source):
                 origin=origin,
             )
         )
+
+
+def _still_matters(event: HookEvent, memory: _Memory, at: datetime, is_asking: bool) -> bool:
+    """Whether something that is heard late changes who is being asked."""
+    if at <= memory.over_at:
+        return False
+    return memory.heard_at - at <= OVERTAKEN if is_asking else event.name in ANSWERS
 
 
 def _event_id(event: HookEvent, at: datetime, pid: int) -> str:

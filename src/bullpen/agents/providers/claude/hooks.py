@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from bullpen.agents.providers.claude.errors import NotUnderstood
-from bullpen.model.events import SESSION_ENDED, activity_event
+from bullpen.model.events import SESSION_ENDED, activity_event, activity_of
 from bullpen.model.states import Activity
 
-__all__ = ["HOOK_EVENTS", "Approvals", "HookEvent", "translate"]
+__all__ = ["ANSWERS", "HOOK_EVENTS", "Approvals", "HookEvent", "translate"]
 
 HOOK_EVENTS: Final = (
     "SessionStart",
@@ -40,6 +40,9 @@ HOOK_EVENTS: Final = (
     "StopFailure",
 )
 """The events that say anything to us, as the program names them."""
+
+ANSWERS: Final = ("PostToolUse", "PostToolUseFailure", "PermissionDenied", "ElicitationResult")
+"""Those that show that whoever asked for one thing has been answered."""
 
 LONGEST_DETAIL: Final = 200
 LONGEST_SESSION_ID: Final = 128
@@ -65,7 +68,6 @@ _PLAIN = {
     "PreCompact": "compaction.started",
 }
 _ASKING = ("approval.requested", "question.asked")
-_ANSWERED = ("PostToolUse", "PostToolUseFailure", "PermissionDenied", "ElicitationResult")
 _ALL_ANSWERED = ("PostToolBatch", "SubagentStop")
 _ALL_OVER = ("UserPromptSubmit", "Stop", "StopFailure", "SessionStart", "SessionEnd")
 
@@ -150,7 +152,7 @@ class Approvals:
             return event
         was_asked = self._take(pending, event, key)
         if pending:
-            if event.agent_id or event.name in ("Notification", "SubagentStart", "SubagentStop"):
+            if activity_of(event.event_type) is None:
                 return event
             return msgspec.structs.replace(event, event_type=f"parallel.{event.event_type}")
         del self._pending[event.session_id]
@@ -169,7 +171,7 @@ class Approvals:
     def _take(pending: Counter[tuple[str, str]], event: HookEvent, key: tuple[str, str]) -> bool:
         """Take out whoever has been answered, as the event shows; tell whether there was one."""
         answered: list[tuple[str, str]] = []
-        if event.name in _ANSWERED and key in pending:
+        if event.name in ANSWERS and key in pending:
             answered = [key]
             pending[key] -= 1
         elif event.name in _ALL_ANSWERED:
