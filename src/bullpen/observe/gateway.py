@@ -335,8 +335,7 @@ class Gateway:
         Raises:
             ApiError: there is no such cursor, or it has not acknowledged however often.
         """
-        if not 0 < len(consumer) <= MAX_CONSUMER_LENGTH:
-            raise RpcError(INVALID_PARAMS, "Invalid params: consumer is empty or too long")
+        _check_consumer(consumer)
         if not 1 <= limit <= MAX_BATCH:
             raise RpcError(INVALID_PARAMS, f"Invalid params: limit is not from 1 to {MAX_BATCH}")
         delivery = self._deliver(consumer, cursor, limit)
@@ -378,6 +377,7 @@ class Gateway:
         Raises:
             ApiError: that is too far.
         """
+        _check_consumer(consumer)
         if (events is None) == (seconds is None) or (events or 0) < 0 or not (seconds or 0) >= 0:
             raise RpcError(INVALID_PARAMS, "Invalid params: give events or seconds, from 0 up")
         with _as_api_errors():
@@ -547,7 +547,7 @@ class Gateway:
         try:
             self._registry.check(kind)
             record = self._record(kind)
-            if record.status is HealthStatus.DOWN:
+            if record.status is HealthStatus.DOWN and not self._registry.is_local(kind):
                 raise Refused(Reason.SOURCE_INADMISSIBLE, f"{kind} is down: {record.reason}")
             observation = decode_observation(raw, kind)
             better = suppressor(observation, self._is_healthy)
@@ -685,6 +685,11 @@ def _as_api_errors() -> Iterator[None]:
         yield
     except Refused as error:
         raise ApiError(error.reason, str(error), **error.facts) from error
+
+
+def _check_consumer(name: str) -> None:
+    if not 0 < len(name) <= MAX_CONSUMER_LENGTH:
+        raise RpcError(INVALID_PARAMS, "Invalid params: consumer is empty or too long")
 
 
 def _is_invalid_cursor(error: RemoteError) -> bool:

@@ -50,7 +50,6 @@ class Registry:
         known = self._sources.get(kind)
         if known is not None and known.state is RegistryState.REVOKED:
             raise _revoked(kind)
-        self._local.discard(kind)
         is_new = known is None or known.state is RegistryState.PENDING
         is_pending = is_new and socket_path is not None
         return self._keep(
@@ -74,6 +73,7 @@ class Registry:
             Refused: it has been revoked.
         """
         known = self._sources.get(kind)
+        self._local.discard(kind)
         registration = self.hello(
             kind,
             now,

@@ -212,6 +212,13 @@ async def test_a_source_of_ours_may_deliver_from_within_for_ever() -> None:
     assert reasons(gateway.ingest(SourceKind.REPORT, [report])) == [None]
     link = gateway.links()[SourceKind.REPORT]
     assert (link.heard_at, link.status) == (time.now, HealthStatus.HEALTHY)
+    hello(gateway, SourceKind.REPORT, socket_path="/nowhere")  # others may come and go beside it
+    time.advance(60)
+    await gateway.pull_sources()
+    assert dict(gateway.health())[SourceKind.REPORT].status is HealthStatus.DOWN
+    report = observation("2", SourceKind.REPORT)
+    assert reasons(gateway.ingest(SourceKind.REPORT, [report])) == [None]
+    await gateway.aclose()
 
 
 async def test_too_many_at_once_are_refused_whole() -> None:
@@ -264,6 +271,8 @@ async def test_what_a_consumer_may_not_is_refused_with_its_reason() -> None:
     for name in ("", "x" * 129):
         with pytest.raises(RpcError):
             gateway.pull(name)
+        with pytest.raises(RpcError):
+            gateway.rewind(name, events=1)
 
 
 @pytest.mark.requirement("A1-4", "A8-1")

@@ -159,6 +159,11 @@ def test_a_source_of_ours_that_delivers_from_within_is_never_stale() -> None:
     assert registry.register(KIND, NOON, is_pulled=False).state is ACTIVE
     assert registry.is_local(KIND)
     assert registry.sweep(NOON + timedelta(days=1)) == ()
+    assert hello(registry).state is ACTIVE  # somebody else delivers for it as well
+    assert hello(registry, socket_path="/run/a").state is ACTIVE
+    assert registry.sweep(NOON + timedelta(days=1)) == ()
+    assert registry.register(KIND, NOON, is_pulled=True).state is ACTIVE
+    assert registry.sweep(NOON + timedelta(days=1)) == (KIND,)
 
 
 def test_a_source_of_ours_that_is_pulled_from_need_not_say_hello() -> None:

@@ -46,7 +46,8 @@ def test_the_limit_cuts_and_the_cursor_goes_on_behind_the_cut() -> None:
 
 def test_a_reply_has_no_more_than_fits_and_always_something() -> None:
     buffer = filled(3)
-    assert len(buffer.pull(None, 100, max_bytes=25)[0]) == 2
+    assert len(buffer.pull(None, 100, max_bytes=20)[0]) == 2
+    assert len(buffer.pull(None, 100, max_bytes=19)[0]) == 1
     assert len(buffer.pull(None, 100, max_bytes=1)[0]) == 1
 
 
