@@ -184,8 +184,8 @@ def agent_of_session(session: SessionRecord, now: datetime) -> AgentState | None
     )
 
 
-# What changes all the time and is nobody's news: when it was last heard of, how a title spins, and
-# reasons that count seconds.
+# What changes all the time and is nobody's news: when it was last heard of, how often nobody was
+# seen, how a title spins, and reasons that count seconds.
 
 
 def is_same_pane(one: PaneState | None, other: PaneState | None) -> bool:
@@ -197,6 +197,7 @@ def _pane_news(state: PaneState | None) -> object:
     return state and msgspec.structs.replace(
         state,
         deterministic_last_seen=None,
+        no_agent_streak=0,
         place=msgspec.structs.replace(state.place, title=""),
         state_version=0,
         updated_at=_EPOCH,
