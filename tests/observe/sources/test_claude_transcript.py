@@ -202,7 +202,7 @@ async def test_a_transcript_in_another_directory_is_found(world: World, look: Lo
     world.start(12, status="idle")  # it says where it is, not where it began
     world.write(done(), cwd="/home/dev/elsewhere")
     assert await look() == []
-    world.pass_seconds(10)
+    world.pass_seconds(15)
     assert told(await look()) == [(SESSION, "turn.completed")]
     world.write(prompt(), cwd="/home/dev/elsewhere")
     assert told(await look()) == [(SESSION, "prompt.submitted")]
@@ -222,7 +222,7 @@ async def test_whoever_begins_without_registering_is_found(world: World, look: L
     await look()
     world.write(prompt())
     assert await look() == []
-    world.pass_seconds(10)
+    world.pass_seconds(15)
     assert told(await look()) == [(SESSION, "prompt.submitted")]
 
 
@@ -232,12 +232,12 @@ async def test_whoever_never_registered_and_has_long_been_silent_is_over(
     world.start(12, OTHER, status="idle")
     await look()
     path = world.write(prompt())
-    world.pass_seconds(10)
+    world.pass_seconds(15)
     await look()
     make_old(path, 16)
-    world.pass_seconds(10)
+    world.pass_seconds(15)
     assert told(await look()) == [(SESSION, "session.ended")]
-    world.pass_seconds(10)
+    world.pass_seconds(15)
     assert await look() == []
 
 
@@ -246,7 +246,7 @@ async def test_of_whom_nothing_was_told_no_end_is_told(world: World, look: Look)
     path = world.write(prompt())
     await look()
     make_old(path, 16)
-    world.pass_seconds(10)
+    world.pass_seconds(15)
     assert await look() == []
 
 
@@ -258,7 +258,7 @@ async def test_before_processes_registered_what_is_recent_was_their_last_state(
     make_old(old, 20)
     assert told(await look()) == [(SESSION, "turn.completed")]
     make_old(world.transcript(), 20)
-    world.pass_seconds(10)
+    world.pass_seconds(15)
     assert await look() == []
 
 

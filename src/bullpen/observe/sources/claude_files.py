@@ -13,7 +13,7 @@ from bullpen.agents.providers.claude.sessions import SessionFile, parse_session_
 __all__ = ["SessionFiles"]
 
 MOST_FILES: Final = 1000
-FILE_LIMIT: Final = 2**20
+FILE_LIMIT: Final = 2**14  # thirty times what it is
 # A file that is torn now is whole at the next look, unless something else is wrong with it.
 LOOKS_UNTIL_TROUBLE: Final = 3
 PROC: Final = Path("/proc")
@@ -38,7 +38,7 @@ class SessionFiles:
 
     def __init__(self, directory: Path, *, proc: Path = PROC) -> None:
         self._directory = directory
-        self._proc = proc
+        self._proc = str(proc)  # joined as text: it is done for each process at each look
         self._known: dict[str, _Read] = {}
 
     @property
@@ -72,15 +72,15 @@ class SessionFiles:
         for entry in found:
             with contextlib.suppress(FileNotFoundError):  # its process has just ended
                 self._known[entry.name] = _read(entry, known.get(entry.name))
-        files = (read.file for read in self._known.values())
-        return [file for file in files if file is not None and self._is_alive(file)]
+        files = [read.file for read in self._known.values() if read.file is not None]
+        # Where there is no /proc, as on macOS, the start is written as a date.
+        is_alive = self._is_alive if os.path.isdir(self._proc) else _exists  # noqa: PTH112 - text
+        return [file for file in files if is_alive(file)]
 
     def _is_alive(self, file: SessionFile) -> bool:
         """Whether it is the process that wrote the file, and not another with its number."""
-        if not self._proc.is_dir():
-            return _exists(file.pid)  # as on macOS, where the start is written as a date
         try:
-            stat = (self._proc / str(file.pid) / "stat").read_bytes()
+            stat = _read_bytes(f"{self._proc}/{file.pid}/stat")
             # The name in parentheses may contain both spaces and parentheses.
             values = stat[stat.rindex(b")") + 2 :].split()
             state, start = values[0], values[19].decode()
@@ -121,9 +121,9 @@ def _read_bytes(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _exists(pid: int) -> bool:
+def _exists(file: SessionFile) -> bool:
     try:
-        os.kill(pid, 0)
+        os.kill(file.pid, 0)
     except OSError:  # there is none, or it is another user's
         return False
     return True

@@ -8,7 +8,7 @@ written before we looked is history, of which the last state is told, with the t
 import contextlib
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,7 @@ __all__ = ["ClaudeTranscript"]
 
 LAST_LINES: Final = 200  # enough to find the state of a session and what it is called
 RECENT: Final = timedelta(minutes=15)
-BETWEEN_SCANS: Final = timedelta(seconds=10)
+BETWEEN_SCANS: Final = timedelta(seconds=15)
 READS_PER_LOOK: Final = 8  # of what has been added to one transcript; the rest waits
 MOST_FILES: Final = 20_000  # looked at in one scan
 MOST_FOLLOWED: Final = 500
@@ -133,18 +133,20 @@ class ClaudeTranscript(Source):
     def _scan(self, registered: dict[str, SessionFile], now: datetime) -> list[_Said]:
         """Look through all projects for what is written by whoever has not registered."""
         knows_registration = self._files.exist
+        missing = frozenset(each.session_id for each in self._followed.values() if each.is_missing)
+        since = (now - RECENT).timestamp()
         recent: set[str] = set()
-        for path, written_at in _transcripts(self._config / "projects"):
-            session_id = path.name.removesuffix(_SUFFIX)
+        for session_id, path, written_at in _transcripts(self._config / "projects", since, missing):
             followed = self._followed.get(session_id)
             if followed is not None and followed.is_missing:
                 # The process has moved to another directory since.
                 self._follow_again(followed, path)
-            if now - written_at > RECENT or session_id in registered:
+            if session_id in registered or written_at < since:
                 continue
             recent.add(session_id)
             over_at = self._over.get(session_id)
-            if followed is None and (over_at is None or written_at > over_at + CLOCK_SLACK):
+            is_over = over_at is not None and written_at <= (over_at + CLOCK_SLACK).timestamp()
+            if followed is None and not is_over:
                 self._follow(session_id, path, None)
                 if self._scanned_at is None and knows_registration:
                     self._be_silent(session_id)
@@ -243,25 +245,32 @@ def _last_of(said: list[_Said], file: SessionFile | None) -> list[_Said]:
     return [each for each in (title, state) if each is not None]
 
 
-def _transcripts(projects: Path) -> Iterator[tuple[Path, datetime]]:
-    """Yield every transcript and when it was last written to."""
+def _transcripts(
+    projects: Path, since: float, wanted: frozenset[str]
+) -> Iterator[tuple[str, Path, float]]:
+    """Yield the session, place and time of transcripts written since then, and of those wanted.
+
+    There may be thousands, most of them old: nothing is done with those but to ask for their time.
+    """
     count = 0
-    for directory in _entries(projects):
+    for directory in _entries(str(projects)):
         if not directory.is_dir():
             continue
-        for entry in _entries(Path(directory.path)):
-            name = entry.name
-            if not name.endswith(_SUFFIX) or not is_session_id(name.removesuffix(_SUFFIX)):
+        for entry in _entries(directory.path):
+            if not entry.name.endswith(_SUFFIX):
                 continue
             count += 1
             if count > MOST_FILES:
                 return
+            session_id = entry.name.removesuffix(_SUFFIX)
             with contextlib.suppress(FileNotFoundError):
-                written_at = datetime.fromtimestamp(entry.stat().st_mtime, UTC)
-                yield Path(entry.path), written_at
+                written_at = entry.stat().st_mtime
+                is_recent = written_at >= since and is_session_id(session_id)
+                if is_recent or session_id in wanted:
+                    yield session_id, Path(entry.path), written_at
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def _entries(directory: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return list(entries)

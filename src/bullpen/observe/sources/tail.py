@@ -79,7 +79,7 @@ class FileTail:
             bytes_per_look: how much to read at once, at most.
             line_limit: how long a line may be.
         """
-        self._path = Path(path)
+        self._path = os.fspath(path)  # as text: it is looked at again and again
         self._last_lines = last_lines
         self._bytes_per_look = bytes_per_look
         self._line_limit = line_limit
@@ -100,7 +100,7 @@ class FileTail:
     @property
     def path(self) -> Path:
         """The file."""
-        return self._path
+        return Path(self._path)
 
     @property
     def position(self) -> TailPosition | None:
@@ -124,7 +124,7 @@ class FileTail:
             OSError: the file is there and cannot be read. The next look tries again.
         """
         try:
-            if self._seen and _content_of(self._path.stat()) == self._seen:
+            if self._seen and _content_of(os.stat(self._path)) == self._seen:  # noqa: PTH116 - text
                 return TailBatch()
             # A pipe in its place must not hold us up.
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
