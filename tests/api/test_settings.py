@@ -105,6 +105,21 @@ def text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def test_a_process_that_gets_our_flags_as_variables_has_our_settings(config: Path) -> None:
+    config.write_text("[observe]\npoll_interval_ms = 200\nhistory_lines = 9\n")
+    environment = {"BULLPEN_DAEMON_LOG_FILES": "7"}
+    flags = {POLL: 500, "daemon.isolate_sources": True, "observe.tmux_socket": "mine"}
+    ours = resolve(config, environment, flags)
+    assert ours.flags == {
+        POLL_VARIABLE: "500",
+        "BULLPEN_DAEMON_ISOLATE_SOURCES": "true",
+        "BULLPEN_OBSERVE_TMUX_SOCKET": "mine",
+    }
+    theirs = resolve(config, environment | ours.flags)
+    assert theirs.settings == ours.settings
+    assert theirs.settings.observe.history_lines == 9
+
+
 @pytest.mark.parametrize(
     ("word", "meant"),
     [

@@ -207,6 +207,19 @@ class Resolved(msgspec.Struct, frozen=True):
         """Return where a setting was taken from."""
         return next(each.origin for each in self.values if each.key == key)
 
+    @property
+    def flags(self) -> dict[str, str]:
+        """What was given by flags, as variables: for a process that is to have the same settings.
+
+        The rest it finds where we found it.
+        """
+        infos = {info.key: info for info in describe()}
+        return {
+            infos[each.key].variables[0]: _text(each.value)
+            for each in self.values
+            if each.origin == infos[each.key].flag
+        }
+
 
 def describe() -> tuple[SettingInfo, ...]:
     """Return everything that can be set, in order."""
@@ -388,6 +401,11 @@ def _number(kind: Callable[[str], Any], text: str) -> Any:
         return kind(text)
     except ValueError:
         return text  # which is no number, and will be said to be none
+
+
+def _text(value: Any) -> str:
+    """Return a value as it stands in a variable."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _strict_level(text: str) -> str:
