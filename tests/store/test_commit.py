@@ -256,12 +256,16 @@ async def test_alerts_are_kept_and_listed_the_newest_first(store: Store, path: P
 async def test_a_row_that_cannot_be_read_is_left_out_and_told_of(
     store: Store, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    unknown = ingested(1, provider="acme")
     await store.commit(Commit(sessions=(session(), session(key="claude:b")), health=(HEALTH,)))
+    await store.commit(Commit(observations=(unknown, ingested(2))))
     sql(path, "UPDATE session_state_v2 SET state = '{\"a\": 1}' WHERE session_key = 'claude:b'")
     sql(path, "UPDATE source_health_v2 SET checked_at = 'yesterday'")
     with caplog.at_level(logging.WARNING):
         restored = await store.restore()
+        assert await store.events() == (ingested(2),)
     assert (restored.sessions, restored.health) == ((session(),), ())
+    assert "a row of events_raw_v2 cannot be read" in caplog.text
     assert "a row of session_state_v2 cannot be read" in caplog.text
     assert "a row of source_health_v2 cannot be read" in caplog.text
 

@@ -43,6 +43,10 @@ def select(connection: sqlite3.Connection) -> list[int]:
     return [a for (a,) in connection.execute("SELECT a FROM t ORDER BY rowid")]
 
 
+def store_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("store-")]
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "state.db"
@@ -181,6 +185,8 @@ async def test_a_write_whose_caller_left_before_its_turn_is_skipped(database: Da
 
 async def test_a_write_whose_caller_left_midway_is_finished(database: Database) -> None:
     gate = Gate()
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
 
     def write(connection: sqlite3.Connection) -> None:
         gate(connection)
@@ -194,6 +200,7 @@ async def test_a_write_whose_caller_left_midway_is_finished(database: Database) 
     await database.write(insert(2))
     assert writing.cancelled()
     assert await database.read(select) == [1, 2]
+    assert complaints == []
 
 
 async def test_only_so_many_writes_wait_and_the_next_is_refused_after_a_while(file: Path) -> None:
@@ -242,17 +249,16 @@ async def test_closing_does_first_what_was_asked_before(file: Path) -> None:
 
 
 async def test_after_closing_nothing_is_taken_and_nothing_left(database: Database) -> None:
-    before = {each for each in threading.enumerate() if each.name.startswith("store-")}
-    assert before
+    assert store_threads()
     await asyncio.gather(database.aclose(), database.aclose())
     await database.aclose()
     with pytest.raises(StoreClosed):
         await database.write(insert(1))
     with pytest.raises(StoreClosed):
         await database.read(select)
-    for thread in before:
+    for thread in store_threads():
         await asyncio.to_thread(thread.join, 5)
-    assert not any(thread.is_alive() for thread in before)
+    assert not store_threads()
 
 
 async def test_who_waits_for_a_place_when_it_closes_is_told_so(file: Path) -> None:
@@ -327,7 +333,9 @@ async def test_closing_goes_on_when_whoever_closes_is_cancelled(file: Path) -> N
     await reading
     with pytest.raises(StoreClosed):
         await database.write(insert(1))
-    await database.aclose()
+    for thread in store_threads():
+        await asyncio.to_thread(thread.join, 5)
+    assert not store_threads()
 
 
 async def test_a_database_that_another_process_writes_to_is_locked_after_a_while(
@@ -350,13 +358,11 @@ async def test_a_preparation_that_fails_leaves_no_thread(file: Path) -> None:
     def fail(connection: sqlite3.Connection) -> None:
         connection.execute("CREATE TABLE t (")
 
-    before = threading.active_count()
     with pytest.raises(StoreError, match="incomplete input"):
         await Database.open(file, prepare=fail)
-    for thread in threading.enumerate():
-        if thread.name.startswith("store-"):
-            await asyncio.to_thread(thread.join, 5)
-    assert threading.active_count() <= before + 1  # the one that joined
+    for thread in store_threads():
+        await asyncio.to_thread(thread.join, 5)
+    assert not store_threads()
 
 
 async def test_the_writer_keeps_a_write_ahead_log_and_foreign_keys(file: Path) -> None:

@@ -80,6 +80,9 @@ async def test_a_snapshot_that_this_version_cannot_read_is_invalid(
     sql(path, "UPDATE state_snapshot_v2 SET content = ?, sha256 = ?", content, checksum)
     with pytest.raises(SnapshotInvalid, match="Expected `array`"):
         await store.load_snapshot("s1")
+    sql(path, "UPDATE state_snapshot_v2 SET created_at = 'yesterday'")
+    with pytest.raises(SnapshotInvalid, match="Invalid isoformat"):
+        await store.load_snapshot("s1")
 
 
 async def test_saving_a_snapshot_under_a_name_that_is_taken_changes_nothing(store: Store) -> None:

@@ -57,7 +57,7 @@ def read_log(
     limit: int,
     session_key: str | None = None,
     pane: PaneInstanceId | None = None,
-) -> list[Ingested]:
+) -> tuple[Ingested, ...]:
     """Return what came after a number, in order: all of it, or of one session, or of one pane."""
     conditions = ["ingest_seq > ?"]
     values: list[Cell] = [after_seq]
@@ -74,7 +74,7 @@ def read_log(
             encode_text(pane.server),
         ]
     query = f"{_READ} WHERE {' AND '.join(conditions)} ORDER BY ingest_seq LIMIT ?"
-    return [LOG.record(row) for row in connection.execute(query, [*values, limit])]
+    return LOG.records(connection.execute(query, [*values, limit]))
 
 
 def last_ingest_seq(connection: sqlite3.Connection) -> int:

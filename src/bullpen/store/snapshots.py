@@ -54,8 +54,7 @@ def save_snapshot(
 
 def list_snapshots(connection: sqlite3.Connection) -> tuple[SnapshotInfo, ...]:
     """Return what copies there are, the newest first."""
-    rows = connection.execute(f"{SNAPSHOTS.select} {_NEWEST_FIRST}")
-    return tuple(SNAPSHOTS.record(row) for row in rows)
+    return SNAPSHOTS.records(connection.execute(f"{SNAPSHOTS.select} {_NEWEST_FIRST}"))
 
 
 def load_snapshot(
@@ -71,10 +70,10 @@ def load_snapshot(
     if row is None:
         raise SnapshotNotFound(snapshot_id)
     *cells, content = row
-    info = SNAPSHOTS.record(cells)
-    if not isinstance(content, str) or _checksum(content) != info.sha256:
-        raise SnapshotInvalid(snapshot_id, "its checksum does not match")
     try:
+        info = SNAPSHOTS.record(cells)
+        if not isinstance(content, str) or _checksum(content) != info.sha256:
+            raise SnapshotInvalid(snapshot_id, "its checksum does not match")
         return info, decode_json(content, Restored)
     except (msgspec.MsgspecError, ValueError) as error:
         raise SnapshotInvalid(snapshot_id, str(error)) from error

@@ -3,13 +3,10 @@
 All of it runs inside a transaction of the `Database`.
 """
 
-import logging
 import sqlite3
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TypeVar
-
-import msgspec
 
 from bullpen.model.alerts import Alert
 from bullpen.model.observations import PaneInstanceId
@@ -30,8 +27,6 @@ from bullpen.store.tables import (
 )
 
 __all__ = ["read_alerts", "read_states", "remove_history", "write_states"]
-
-logger = logging.getLogger("bullpen.store")
 
 T = TypeVar("T")
 
@@ -134,14 +129,4 @@ def remove_history(connection: sqlite3.Connection, older_than: datetime) -> int:
 
 
 def _read(connection: sqlite3.Connection, table: Table[T], rest: str) -> tuple[T, ...]:
-    """Return the records of a table, without those that this version cannot read.
-
-    What is missing will be observed again, which is better than not to start.
-    """
-    records = []
-    for row in connection.execute(f"{table.select} {rest}"):
-        try:
-            records.append(table.record(row))
-        except (msgspec.MsgspecError, ValueError) as error:
-            logger.warning("a row of %s cannot be read and is left out: %s", table.name, error)
-    return tuple(records)
+    return table.records(connection.execute(f"{table.select} {rest}"))

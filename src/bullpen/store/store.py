@@ -109,7 +109,7 @@ class Store:
         read = partial(
             log.read_log, after_seq=after_seq, limit=limit, session_key=session_key, pane=pane
         )
-        return tuple(await self._database.read(read))
+        return await self._database.read(read)
 
     async def alerts(
         self, *, include_resolved: bool = False, limit: int = 500

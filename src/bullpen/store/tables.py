@@ -3,7 +3,8 @@
 A record is any of our structs. The SQL that makes the tables is in `migrations/`.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -39,6 +40,8 @@ __all__ = [
     "StateTable",
     "Table",
 ]
+
+logger = logging.getLogger("bullpen.store")
 
 T = TypeVar("T")
 
@@ -96,6 +99,19 @@ class Table(Generic[T]):
                 part = part.setdefault(parent, {})
             part[name] = None if cell is None and codec is not REAL else codec.decode(cell)
         return msgspec.convert(content, self.kind)
+
+    def records(self, rows: Iterable[Sequence[Any]]) -> tuple[T, ...]:
+        """Return the records of rows, without those that this version cannot read.
+
+        To go on without a row is better than not to start for it.
+        """
+        records = []
+        for row in rows:
+            try:
+                records.append(self.record(row))
+            except (msgspec.MsgspecError, ValueError) as error:
+                logger.warning("a row of %s cannot be read and is left out: %s", self.name, error)
+        return tuple(records)
 
 
 class StateTable(Table[T]):
