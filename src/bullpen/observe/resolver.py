@@ -29,6 +29,9 @@ SCREEN_SHOWS_WORK = timedelta(seconds=2)
 _BLIND_TO_WAITING = (SourceKind.CLAUDE_TRANSCRIPT, SourceKind.CODEX_ROLLOUT)
 _BEGUN = ("tool.started", "model.requested")
 _AFTER_A_TURN = (Activity.ERROR, Activity.RATE_LIMITED)
+# To this one a turn that failed is over like any other.
+_BLIND_TO_FAILURE = (SourceKind.CLAUDE_SESSIONS,)
+SAME_END = timedelta(seconds=5)
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -134,10 +137,24 @@ def _age(held: Held, links: Mapping[SourceKind, Link], now: datetime) -> timedel
 def _choose(fresh: Sequence[Held]) -> Held:
     """Return the latest word; of several at the same moment, the one of the highest rank."""
     waiting = [each for each in fresh if each.activity.is_waiting]
-    candidates = [each for each in fresh if not (waiting and each.is_begun)] or fresh
+    candidates = [
+        each
+        for each in fresh
+        if not (waiting and each.is_begun) and not _calls_a_failure_idle(each, fresh)
+    ] or fresh
     newest = candidates[0].at
     same = [each for each in candidates if newest - each.at <= SAME_MOMENT]
     return min(same, key=lambda each: (rank(each.provider, each.source_kind), _newest_first(each)))
+
+
+def _calls_a_failure_idle(held: Held, others: Sequence[Held]) -> bool:
+    return (
+        held.source_kind in _BLIND_TO_FAILURE
+        and held.activity is Activity.IDLE
+        and any(
+            each.activity in _AFTER_A_TURN and abs(held.at - each.at) <= SAME_END for each in others
+        )
+    )
 
 
 def _why_lost(loser: Held, winner: Held) -> str:
@@ -146,7 +163,7 @@ def _why_lost(loser: Held, winner: Held) -> str:
     if abs(winner.at - loser.at) <= SAME_MOMENT:
         return f"{winner.source_kind} ranks higher"
     if loser.at > winner.at:
-        return "cannot see that the agent waits"
+        return "cannot see that the agent waits, or failed"
     return f"{winner.source_kind} said something else {_seconds(winner.at - loser.at)} later"
 
 
