@@ -229,5 +229,5 @@ def _screen(verdict: Verdict) -> ScreenReport:
 
 def _without_spinner(title: str) -> str:
     """The title from its first letter or digit on: what turns before it is a spinner."""
-    start = next((at for at, char in enumerate(title) if char.isalnum()), 0)
+    start = next((at for at, char in enumerate(title) if char.isalnum()), len(title))
     return title[start:]

@@ -181,6 +181,11 @@ def test_what_changes_with_every_look_is_not(change: dict[str, Any]) -> None:
     assert told([*[before] * 6, sight(**{"place": before.place, **change})])[-1] is False
 
 
+def test_a_title_of_nothing_but_a_spinner_is_no_title() -> None:
+    looks = [sight(place=PanePlace(title=title)) for title in "⠂⠐⠂⠐⠂⠐⠂⠐"]
+    assert sum(told(looks)) == 3
+
+
 def test_a_clock_that_is_set_back_keeps_nothing_untold() -> None:
     follower = watch()
     for number in range(6):
