@@ -16,7 +16,7 @@ import pytest
 
 from bullpen.api.errors import reason_of
 from bullpen.api.methods import DeliverRaw, EventsAvailable, PullEvents, PullReply
-from bullpen.connection import Connection, RemoteError
+from bullpen.connection import Connection, RemoteError, TransportClosed
 from bullpen.model.observations import Observation, Origin
 from bullpen.model.states import HealthStatus, SourceKind
 from bullpen.observe.sources.port import Emit, SourceTrouble
@@ -547,6 +547,15 @@ async def test_a_source_that_does_not_close_ends_nothing_else(
     async with served(source, ServeLimits(close_timeout_seconds=0.02)):
         await eventually(lambda: source.looks == 1)
     assert "closing the source failed" in caplog.text
+
+
+async def test_a_server_that_has_ended_serves_nobody() -> None:
+    source = FakeSource(Time())
+    async with served(source) as (server, peer):
+        pass
+    assert peer.is_closed
+    with pytest.raises(TransportClosed):
+        await server.open_channel()
 
 
 async def test_a_source_emits_the_observation_itself_over_a_channel() -> None:

@@ -27,6 +27,7 @@ from bullpen.connection import (
     Context,
     RpcError,
     Transport,
+    TransportClosed,
     TransportError,
     channel_pair,
     listen_unix,
@@ -107,12 +108,14 @@ class SourceServer:
         self._channels: set[Connection] = set()
         self._opened = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         self._runner = asyncio.create_task(self._run(), name=f"{self._source.kind}:looks")
         return self
 
     async def __aexit__(self, *exception: object) -> None:
+        self._is_closed = True
         if self._runner is not None:
             await _end(self._runner, self._limits.close_timeout_seconds)
         for connection in tuple(self._channels):
@@ -151,7 +154,13 @@ class SourceServer:
         )
 
     async def open_channel(self) -> Transport:
-        """Return an end of a channel at whose other end this source is served."""
+        """Return an end of a channel at whose other end this source is served.
+
+        Raises:
+            TransportClosed: it is served no longer.
+        """
+        if self._is_closed:
+            raise TransportClosed(f"{self._source.kind} is no longer served")
         near, far = channel_pair()
         connection = await self.builder().open(far)
         self._channels.add(connection)
