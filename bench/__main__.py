@@ -18,6 +18,7 @@ ROWS = {
     "import": "bench.imports",
     "soak": "bench.soak",
     "tmux": "bench.tmux",
+    "cli-startup": "bench.cli_startup",
 }
 
 

@@ -80,6 +80,15 @@ def test_sessions_that_were_leave_no_task_and_no_descriptor(report: dict[str, An
     assert len(memory) == 2  # too small to judge at this size
 
 
+@pytest.mark.requirement("bench:cli-startup")
+def test_commands_are_set_beside_a_bare_interpreter(report: dict[str, Any]) -> None:
+    assert [(f["what"].split(",")[0], f["at_most"]) for f in report["cli-startup"]] == [
+        ("bullpen --version", 3),
+        ("bullpen tmux-status", 3),
+        ("bullpen ls", 12),
+    ]
+
+
 def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     table = report["table"].splitlines()
     figures = [f for row, each in report.items() if row != "table" for f in each]
