@@ -1,5 +1,6 @@
 """All commands by name, each imported when it is called."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -66,6 +67,7 @@ class LazyGroup(click.Group):
         module = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
         command = import_module(f"bullpen.cli.{module}").command
         assert isinstance(command, click.Command)
+        _look_for_garbage()
         return with_socket_path(command)
 
     def format_commands(
@@ -118,6 +120,7 @@ def bullpen(context: click.Context) -> None:
         from bullpen.cli.board import show
     else:
         from bullpen.cli.ls import show
+    _look_for_garbage()
     show()
 
 
@@ -143,6 +146,13 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(f"bullpen: {getattr(error, 'message', error)}", err=True)
         return FAILED
     return 0
+
+
+def _look_for_garbage() -> None:
+    """Go on as usual once everything is loaded, if `main` has told the collector to wait."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def _wants_colour() -> bool | None:

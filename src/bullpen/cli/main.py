@@ -1,5 +1,6 @@
 """The entry point. It must stay cheap: what it imports, every call of `bullpen` pays for."""
 
+import gc
 import io
 import os
 import sys
@@ -21,7 +22,8 @@ def main() -> int:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-        return 0
+        code = 0
+    gc.freeze()  # nor is it worth looking for any at the end
     return code
 
 
@@ -37,6 +39,7 @@ def _run(arguments: list[str]) -> int:
         if (line := tmux_status(arguments[1:])) is not None:
             sys.stdout.buffer.write(line.encode(errors="replace"))
             return 0
+    gc.disable()  # until the command is loaded: what is imported is no garbage
     from bullpen.cli.group import run
 
     return run(arguments)

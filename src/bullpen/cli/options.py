@@ -5,9 +5,6 @@ from typing import Any, TypeVar
 
 import click
 
-from bullpen.api.locations import socket_path as default_socket_path
-from bullpen.cli import hot
-
 __all__ = [
     "complete_agents",
     "json_option",
@@ -84,6 +81,9 @@ def _remember(key: str) -> Any:
 
 def complete_agents(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the agents whose names begin so. No daemon is started for that."""
+    from bullpen.api.locations import socket_path as default_socket_path
+    from bullpen.cli import hot
+
     path = context.meta.get(SOCKET_PATH) or default_socket_path(os.environ, os.getuid())
     agents = hot.ask(path, "list_agents")
     if not isinstance(agents, list):

@@ -1,7 +1,6 @@
 """What a command prints: tables for people, JSON with a schema for programs."""
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -88,7 +87,9 @@ def _line(row: Sequence[Cell], widths: Sequence[int]) -> str:
 
 def terminal_width() -> int | None:
     """Return how many columns there are; None if nobody is looking and nothing needs to be cut."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    return os.get_terminal_size(sys.stdout.fileno()).columns or None  # some do not know
 
 
 def home_relative(path: str) -> str:
