@@ -191,6 +191,8 @@ def test_details_are_short_and_on_one_line() -> None:
     long = event("PreToolUse", tool_name="Bash", tool_input={"command": "echo\n" + "x" * 5_000_000})
     assert len(long.details["what"]) == 200
     assert "\n" not in long.details["what"]
+    just = event("PreToolUse", tool_name="Bash", tool_input={"command": "x" * 200})
+    assert just.details["what"] == "x" * 200
 
 
 @pytest.mark.requirement("SIG-2")
@@ -311,6 +313,17 @@ def test_a_tool_at_work_beside_one_that_waits_says_nothing() -> None:
     ]
     assert types[3] == "parallel.tool.completed"
     assert types[5] == "notification.permission_prompt"
+    assert types[-1] == "tool.completed"
+
+
+def test_another_use_of_the_tool_that_waits_is_no_answer() -> None:
+    asked = payload("PermissionRequest", tool_name="Bash")
+    begun, done = (payload(name, tool_name="Bash") for name in ("PreToolUse", "PostToolUse"))
+    assert told([asked, begun, done]) == [
+        "approval.requested",
+        "parallel.tool.started",
+        "tool.completed",
+    ]
 
 
 def test_recorded_tools_side_by_side_wait_until_the_last_is_answered() -> None:

@@ -143,7 +143,10 @@ def test_a_refused_tool_is_told_by_the_line_after_it() -> None:
     ) == ["tool.started", "turn.interrupted", "tool.completed"]
 
 
-@pytest.mark.parametrize("after", [DONE, line("user", "next prompt")])
+FAILED = line("assistant", [], isApiErrorMessage=True)
+
+
+@pytest.mark.parametrize("after", [DONE, FAILED, line("user", "next prompt")])
 def test_what_was_open_is_over_with_its_turn(after: bytes) -> None:
     assert types(tool_use("lost"), after, tool_use("a"), result("a"))[-1] == "tool.completed"
 
