@@ -85,6 +85,12 @@ def test_one_look_at_a_screen_in_the_middle_of_drawing_changes_nothing() -> None
     assert settle(track, at(3), TICK).confirmed is UNKNOWN
 
 
+def test_a_program_that_draws_anew_is_not_starting_again() -> None:
+    assert see(ScreenTrack(), look(0, Activity.STARTING), TICK).confirmed is Activity.STARTING
+    idle = see(ScreenTrack(), look(0, IDLE, quiet=60), TICK)
+    assert see(idle, look(1, Activity.STARTING), TICK).confirmed is IDLE
+
+
 @given(st.lists(st.tuples(st.floats(0.1, 5), st.sampled_from(Activity), st.floats(0, 60))))
 def test_nothing_is_believed_that_was_never_shown(
     looks: list[tuple[float, Activity, float]],

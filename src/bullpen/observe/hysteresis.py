@@ -8,6 +8,7 @@ becomes what we say under conditions that differ by what it is:
 | idle | after max(4 s, two looks) of it |
 | running | at once, if anything was printed in the last 8 s: a frozen spinner is no work |
 | a question, an approval, an error | at once: somebody should know |
+| nothing drawn yet | at once, but only if nothing else was ever shown |
 | nothing that we can read, after running | when nothing was printed for more than 45 s |
 | nothing that we can read, after anything else | after two looks of it |
 
@@ -81,6 +82,8 @@ def _is_believed(track: ScreenTrack, now: datetime, poll_interval: timedelta) ->
             return now - track.shown_since >= idle_confirmation(poll_interval)
         case Activity.RUNNING:
             return quiet <= timedelta(seconds=RUNNING_HINT_SECONDS)
+        case Activity.STARTING:
+            return track.confirmed is Activity.UNKNOWN
         case Activity.UNKNOWN if track.confirmed is Activity.RUNNING:
             return quiet > timedelta(seconds=RUNNING_HOLD_SECONDS)
         case Activity.UNKNOWN:

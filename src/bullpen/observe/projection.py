@@ -331,9 +331,9 @@ class Projection:
         if publish.is_same_agent(before, agent):
             return
         if agent is not None:
-            is_other = before is None or before.activity is not agent.activity
             subject.agent = msgspec.structs.replace(agent, state_version=self.version + 1)
-            previous = (before.activity if before else Activity.UNKNOWN) if is_other else None
+            was = before.activity if before else Activity.UNKNOWN
+            previous = was if was is not agent.activity else None
             self._tell(now, "agent", agent.name, agent=subject.agent, previous_activity=previous)
         elif before is not None:
             subject.agent = None

@@ -191,8 +191,10 @@ def _against_screen(
         )
     if best.activity.is_waiting and screen.shown.is_waiting:
         return _which_dialog(best, screen, word, losers)
-    needed = _needed(best.activity, screen.shown, poll_interval)
     since = max(screen.shown_since, best.at)
+    needed = _needed(best, screen.shown, poll_interval)
+    if screen.shown.is_waiting and best.is_begun:
+        needed = timedelta(0)  # whoever cannot see a dialog does not say that there is none
     if needed is None or now - since < needed:
         waits = Loser(
             SourceKind.POLLER, f"the screen shows {screen.shown}, {best.source_kind} decides"
@@ -231,13 +233,13 @@ def _which_dialog(
     return msgspec.structs.replace(word, losers=(*losers, lost))
 
 
-def _needed(said: Activity, shown: Activity, poll_interval: timedelta) -> timedelta | None:
+def _needed(best: Held, shown: Activity, poll_interval: timedelta) -> timedelta | None:
     """Return how long a screen must show something to outweigh a word; None if it never does."""
     if shown.is_waiting:
         return SCREEN_SHOWS_DIALOG
     if shown in (Activity.RUNNING, Activity.STARTING):
         return SCREEN_SHOWS_WORK
-    if said in _AFTER_A_TURN and shown is Activity.IDLE:
+    if best.activity in _AFTER_A_TURN and shown is Activity.IDLE:
         return None  # the prompt is back, and what the turn ended with is still so
     return idle_confirmation(poll_interval)
 
