@@ -126,7 +126,7 @@ async def test_commands_and_options_are_completed() -> None:
     assert await complete("list") == ["list-panes"]
     assert await complete("ls", "--wai") == ["--waiting"]
     assert await complete("snapshot", "re") == ["restore"]
-    assert "source" not in await complete("sourc")
+    assert await complete("so") == ["sources"]
 
 
 @pytest.mark.parametrize("command", ["wait", "explain"])
