@@ -40,7 +40,7 @@ def hear(records: Records, observation: Observation, ingest_seq: int, now: datet
     if known is not None:
         _settle_in(records, session, known, observation, strength, now)
     if observation.event_type == SESSION_ENDED:
-        end(records, session, now)
+        end(records, session, observation.source_kind, now)
 
 
 def _whereabouts(

@@ -10,7 +10,7 @@ from bullpen.observe import binding
 from bullpen.observe.binding import BindingEvent
 from bullpen.observe.inventory import KnownPane
 from bullpen.observe.records import Records
-from bullpen.observe.subjects import CERTAIN, GUESSED, PaneRecord, SessionRecord
+from bullpen.observe.subjects import CERTAIN, GUESSED, Farewell, PaneRecord, SessionRecord
 
 __all__ = ["end", "is_better", "leave", "link", "may_take", "unlink"]
 
@@ -124,9 +124,11 @@ def leave(records: Records, record: PaneRecord, event: BindingEvent, now: dateti
     unlink(records, record, now)
 
 
-def end(records: Records, session: SessionRecord, now: datetime) -> None:
+def end(records: Records, session: SessionRecord, source_kind: SourceKind, now: datetime) -> None:
     """Let a session be over, because it said so."""
     session.is_ended = True
+    session.farewell = Farewell(source_kind, f"{source_kind} said so: its session is over")
     if record := records.pane_of(session):
+        record.farewell = session.farewell
         record.exited_at = now
         leave(records, record, BindingEvent.EXITED, now)

@@ -15,7 +15,7 @@ import msgspec
 from bullpen.model.observations import Observation, Origin, PaneInstanceId
 from bullpen.model.reasons import Reason
 from bullpen.model.records import Ingested, Restored
-from bullpen.model.states import Activity, EvidenceTier, Presence, SourceKind
+from bullpen.model.states import Activity, EvidenceMode, EvidenceTier, Presence, SourceKind
 from bullpen.model.views import AgentState, PaneState, SessionState
 from bullpen.observe import binding, publish
 from bullpen.observe.binding import BindingEvent
@@ -28,7 +28,7 @@ from bullpen.observe.linking import link
 from bullpen.observe.records import Folded, Records, Step, Work
 from bullpen.observe.resolver import Held, Resolution, resolve
 from bullpen.observe.seeing import close, recognise, see
-from bullpen.observe.subjects import CERTAIN, PaneRecord, SessionRecord
+from bullpen.observe.subjects import CERTAIN, Farewell, PaneRecord, SessionRecord
 
 __all__ = ["CasConflict", "Projection"]
 
@@ -337,8 +337,17 @@ class Projection:
             self._tell(now, "agent", agent.name, agent=subject.agent, previous_activity=previous)
         elif before is not None:
             subject.agent = None
+            source_kind, reason = subject.farewell
+            subject.farewell = Farewell()
             gone = msgspec.structs.replace(
-                before, activity=Activity.EXITED, since=now, is_ready=False, updated_at=now
+                before,
+                activity=Activity.EXITED,
+                since=now,
+                evidence_mode=EvidenceMode(source_kind.tier.value),
+                source=source_kind,
+                reason=reason,
+                is_ready=False,
+                updated_at=now,
             )
             self._tell(
                 now, "agent_removed", gone.name, agent=gone, previous_activity=before.activity

@@ -24,7 +24,7 @@ from bullpen.observe.linking import leave
 from bullpen.observe.records import Records
 from bullpen.observe.reports import PaneReport, ServerReport
 from bullpen.observe.resolver import Held
-from bullpen.observe.subjects import PaneRecord
+from bullpen.observe.subjects import Farewell, PaneRecord
 
 __all__ = ["close", "recognise", "see"]
 
@@ -126,6 +126,10 @@ def _see_nobody(records: Records, record: PaneRecord, report: PaneReport, now: d
     record.no_agent_streak = max(report.no_agent_streak, record.no_agent_streak + 1)
     if record.no_agent_streak >= 2:
         gone = BindingEvent.EXITED if report.is_agent_gone else BindingEvent.NO_AGENT
+        record.farewell = Farewell(
+            SourceKind.POLLER,
+            "no process of it is left" if report.is_agent_gone else "nothing shows it any more",
+        )
         leave(records, record, gone, now)
 
 
@@ -157,6 +161,7 @@ def close(records: Records, pane: PaneInstanceId, now: datetime) -> None:
     records.tombstones.bury(pane, now)
     records.inventory.remove(pane)
     if record := records.panes.get(pane):
+        record.farewell = Farewell(SourceKind.POLLER, "its pane is gone")
         leave(records, record, BindingEvent.EXITED, now)
         records.work.closed.append(pane)
 

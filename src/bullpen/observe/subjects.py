@@ -3,6 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from bullpen.model.observations import Origin, PaneInstanceId
 from bullpen.model.states import Activity, BindingState, Provider, SourceKind
@@ -12,7 +13,7 @@ from bullpen.observe.reports import ScreenReport, SignatureReport
 from bullpen.observe.resolver import Held, Resolution
 from bullpen.observe.titles import Candidate
 
-__all__ = ["CERTAIN", "GUESSED", "PaneRecord", "SessionRecord"]
+__all__ = ["CERTAIN", "GUESSED", "Farewell", "PaneRecord", "SessionRecord"]
 
 GUESSED = 1
 """A session was put into a pane by its directory."""
@@ -20,6 +21,13 @@ CERTAIN = 2
 """... by the pane it named, its process or its terminal."""
 
 MOST_REFUSED = 8
+
+
+class Farewell(NamedTuple):
+    """By whom, and how, it is known that an agent is gone."""
+
+    source_kind: SourceKind = SourceKind.POLLER
+    reason: str = "it is not there any more"
 
 
 @dataclass(slots=True)
@@ -50,6 +58,7 @@ class PaneRecord:
     activity: Activity = Activity.UNKNOWN
     activity_since: datetime | None = None
     refused: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_REFUSED))
+    farewell: Farewell = Farewell()
     state: PaneState | None = None
     agent: AgentState | None = None
 
@@ -79,6 +88,7 @@ class SessionRecord:
     activity: Activity = Activity.UNKNOWN
     activity_since: datetime | None = None
     refused: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_REFUSED))
+    farewell: Farewell = Farewell()
     state: SessionState | None = None
     agent: AgentState | None = None
 
