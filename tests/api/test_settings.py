@@ -167,6 +167,8 @@ def test_the_tmux_server_is_named_by_several_variables_in_their_order() -> None:
         ({"RUST_LOG": "debug"}, "debug", "debug"),
         ({"BULLPEN_LOG": "error", "RUST_LOG": "debug"}, "error", "error"),
         ({"BULLPEN_DAEMON_LOG_LEVEL": "warn", "BULLPEN_LOG": "error"}, "warn", "error"),
+        ({"BULLPEN_LOG": "WARNING"}, "warn", "warn"),
+        ({"BULLPEN_LOG": "bullpen=debug,hyper=warn"}, "debug", "debug"),
         ({"RUST_LOG": "hyper=trace"}, "info", "warn"),  # which is not about us
         ({"RUST_LOG": "certainly not a level"}, "info", "warn"),
     ],

@@ -182,6 +182,10 @@ def test_the_file_is_for_us_alone_whatever_it_was(opened: Open, path: Path) -> N
     path.chmod(0o644)
     before = os.umask(0)
     try:
+        log = opened()
+        logger.info("x")
+        log.close()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
         log = opened(max_bytes=300, files=1)
         for _ in range(10):
             logger.info("x" * 100)
