@@ -58,7 +58,7 @@ class PaneRecord:
     activity: Activity = Activity.UNKNOWN
     activity_since: datetime | None = None
     refused: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_REFUSED))
-    farewell: Farewell = Farewell()
+    farewell: Farewell = field(default_factory=Farewell)
     state: PaneState | None = None
     agent: AgentState | None = None
 
@@ -88,7 +88,7 @@ class SessionRecord:
     activity: Activity = Activity.UNKNOWN
     activity_since: datetime | None = None
     refused: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_REFUSED))
-    farewell: Farewell = Farewell()
+    farewell: Farewell = field(default_factory=Farewell)
     state: SessionState | None = None
     agent: AgentState | None = None
 
