@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bullpen.model.reasons import Reason
 from bullpen.model.states import SourceKind
-from bullpen.observe.deliveries import Delivery, DeliveryLimits, DeliveryLog
+from bullpen.observe.deliveries import Acknowledged, Delivery, DeliveryLimits, DeliveryLog
 from bullpen.observe.errors import AckRetryExhausted, InvalidCursor, Refused
 from tests.observe.gateway.worlds import Time, observation
 
@@ -83,7 +83,11 @@ def test_a_second_acknowledgement_changes_nothing() -> None:
     first = reader.pull(limit=1)
     assert reader.ack(first.token) == (False, 1)
     assert reader.read() == [2]
-    assert reader.ack(first.token) == (True, 2)
+    reader.time.advance(60)
+    assert first.token is not None
+    again = reader.log.ack("reader", first.token, reader.time.now)
+    assert again == Acknowledged(is_repeated=True, committed_seq=2)
+    assert (again.is_late, again.events) == (False, 0)
     assert reader.watermarks == (2, 2)
 
 
@@ -317,11 +321,19 @@ def test_a_consumer_too_far_behind_is_told() -> None:
     reader.time.advance(601)
     reader.append(1)
     assert reader.log.rewind("slow", reader.time.now, seconds=1) == (1, 0)
-    with pytest.raises(InvalidCursor):
-        reader.pull()
-    with pytest.raises(InvalidCursor):
-        reader.pull("1")
+    for cursor in ("0", None):
+        with pytest.raises(InvalidCursor) as caught:
+            reader.pull(cursor)
+        assert caught.value.cursor == (cursor or "1")
     assert reader.read() == [3]
+
+
+def test_one_of_ours_that_comes_late_is_told_what_it_missed() -> None:
+    reader = Reader(residents=frozenset(["ours"]), limits=DeliveryLimits(rewind_events=2))
+    reader.append(3)
+    assert numbers(reader.log.pull("stranger", None, 9, reader.time.now)) == [2, 3]
+    with pytest.raises(InvalidCursor):
+        reader.log.pull("ours", None, 9, reader.time.now)
 
 
 def test_a_batch_on_its_way_is_given_again_though_the_log_dropped_it() -> None:
