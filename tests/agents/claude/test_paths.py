@@ -27,6 +27,7 @@ def test_the_directory_may_be_set() -> None:
         ("/Users/dev/My Work", "-Users-dev-My-Work"),
         ("/é/ß", "----"),
         ("/😀", "---"),  # two halves
+        ("/" + "c" * 199, "-" + "c" * 199),
         # A name of more than 200 is cut and has a checksum:
         ("/home/dev/" + "a" * 300, "-home-dev-" + "a" * 190 + "-m85kuz"),
         ("/" + "x/y" * 100, "-" + "x-y" * 66 + "x" + "-qp50kv"),

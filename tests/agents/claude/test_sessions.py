@@ -89,6 +89,8 @@ def test_a_status_is_as_old_as_it_says_if_that_can_be() -> None:
     started = 1_794_751_977_165
     said = parse(status="idle", statusUpdatedAt=started + 1000)
     assert said.observed_at(NOW) == datetime(2026, 11, 15, 14, 12, 58, 165_000, UTC)
+    just_now = parse(status="idle", statusUpdatedAt=NOW.timestamp() * 1000 - 900)
+    assert just_now.observed_at(NOW) == NOW - timedelta(milliseconds=900)
     just_before = parse(status="idle", statusUpdatedAt=started - 34)
     assert just_before.observed_at(NOW) < NOW
     ahead = parse(status="idle", statusUpdatedAt=NOW.timestamp() * 1000 + 900)
@@ -120,6 +122,7 @@ def test_half_a_file_is_not_understood(size: int) -> None:
         b'{"pid": "12", "sessionId": "s"}',
         b'{"pid": true, "sessionId": "s"}',
         b'{"pid": -1, "sessionId": "s"}',
+        b'{"pid": 0, "sessionId": "s"}',
         b'{"pid": 99999999999, "sessionId": "s"}',
         b'{"pid": 12, "sessionId": 5}',
     ],

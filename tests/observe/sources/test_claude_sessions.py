@@ -237,10 +237,11 @@ async def test_one_bad_file_does_not_hide_the_others(world: World, look: Look) -
 async def test_what_is_no_session_file_is_left_alone(world: World, look: Look) -> None:
     world.start(12, status="idle")
     directory = world.session_path(12).parent
-    for name in ("notes.json", "12.json.tmp", ".json", "12", "²².json"):
+    for name in ("notes.json", "12.json.tmp", ".json", "12", "12.", "12.txt", "²².json", "٣.json"):
         (directory / name).write_text("{}")
     assert len(await look()) == 1
-    assert await look() == []
+    for _ in range(3):  # after which a torn file is a trouble
+        assert await look() == []
 
 
 async def test_a_file_about_another_process_is_not_believed(world: World, look: Look) -> None:
