@@ -8,7 +8,8 @@ turn has failed or was interrupted.
 
 from typing import Any, Final
 
-from bullpen.agents.providers.gemini.facts import GeminiFact, clip, mapping, parse_time, text
+from bullpen.agents.providers.gemini.facts import GeminiFact
+from bullpen.agents.providers.values import clip, mapping, parse_time, text
 from bullpen.model.events import SESSION_ENDED
 
 __all__ = ["HOOK_EVENTS", "translate"]

@@ -6,8 +6,9 @@ by alone, but it tells what no hook does: that a turn was cancelled, and that it
 
 from typing import Any, Final
 
-from bullpen.agents.providers.gemini.facts import GeminiFact, clip, mapping, parse_time, text
+from bullpen.agents.providers.gemini.facts import GeminiFact
 from bullpen.agents.providers.lenient import decode_leniently
+from bullpen.agents.providers.values import clip, mapping, parse_time, text
 
 __all__ = ["read_line"]
 
