@@ -42,6 +42,15 @@ def test_another_work_tree_has_a_branch_of_its_own(tree: Path) -> None:
     assert branch_of(str(tree / "elsewhere")) == "other"
 
 
+def test_a_submodule_has_a_branch_of_its_own(tree: Path) -> None:
+    (tree / "module").mkdir()
+    (tree / "module/.git").write_text("gitdir: ../.git/modules/module\n", encoding="utf-8")
+    (tree / ".git/modules/module").mkdir(parents=True)
+    head = tree / ".git/modules/module/HEAD"
+    head.write_text("ref: refs/heads/theirs\n", encoding="utf-8")
+    assert branch_of(str(tree / "module")) == "theirs"
+
+
 @pytest.mark.parametrize("directory", ["", "relative", "/nowhere/at/all", "/\0"])
 def test_elsewhere_there_is_none(directory: str) -> None:
     assert branch_of(directory) == ""

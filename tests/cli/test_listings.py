@@ -1,6 +1,7 @@
 """Panes, sessions, sources, alerts and the status are told by the same words everywhere."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
@@ -86,6 +87,19 @@ async def test_the_status_for_programs_names_the_daemon(daemon: FakeDaemon) -> N
     said = (await show("status", "--json")).json
     assert (said["schema"], said["monitoring"], said["agents"]) == (1, "on", 0)
     assert said["daemon"]["socket_path"] == daemon.socket_path
+
+
+@pytest.mark.requirement("CLI-1")
+async def test_another_socket_can_be_named_before_or_behind_the_command(
+    daemon: FakeDaemon, home: Path
+) -> None:
+    other = str(home / "other.sock")
+    async with FakeDaemon(other, panes=[pane_state("%1")]):
+        for words in (["-s", other, "status"], ["status", "--socket-path", other]):
+            assert (await show(*words)).lines[0].startswith("Panes: 1 total")
+        both = ["--socket-path", "/nowhere", "alerts", "-s", other, "--json"]
+        assert (await show(*both)).json["alerts"] == []
+    assert (await show("status")).lines[0].startswith("Panes: 0 total")
 
 
 # Panes

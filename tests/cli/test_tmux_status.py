@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shlex
 import socket
 import sys
@@ -71,7 +72,6 @@ def answering(path: Path, answer: bytes) -> Iterator[None]:
             with peer, contextlib.suppress(ConnectionError):
                 peer.recv(4096)
                 peer.sendall(answer)
-                peer.recv(4096)  # until it has enough
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -114,11 +114,33 @@ def test_a_daemon_that_hangs_is_not_waited_for(home: Path) -> None:
         assert hot.ANSWER_SECONDS <= time.monotonic() - began < 10
 
 
+def test_a_daemon_that_hangs_up_is_not_waited_for(home: Path) -> None:
+    path = home / "d.sock"
+    with answering(path, b'{"jsonrpc"'):
+        began = time.monotonic()
+        assert hot.ask(str(path), "tmux_status", timeout_seconds=50) is None
+        assert time.monotonic() - began < 25
+
+
 def test_what_is_no_socket_is_not_spoken_to(home: Path) -> None:
     (home / "file").write_text("hello", encoding="utf-8")
     (home / "link").symlink_to(home / "run")
     for name in ("file", "link", "nothing", "x" * 200):
         assert hot.tmux_status(["-s", str(home / name)]) == "-"
+
+
+def test_the_socket_of_somebody_else_is_not_spoken_to(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = home / "d.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        listening.setblocking(False)
+        monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+        assert hot.tmux_status(["-s", str(path)]) == "-"
+        with pytest.raises(BlockingIOError):  # nobody has come
+            listening.accept()
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-s"], ["--snippet"], ["-s", "a", "--json"]])
