@@ -87,12 +87,17 @@ async def test_retention_looks_at_each_row_for_itself(store: Store) -> None:
     assert await numbers(store) == [1, 2, 4]
 
 
-async def test_what_retention_left_cannot_be_removed_after_it(store: Store, path: Path) -> None:
+@pytest.mark.parametrize(("age", "keep"), [(3, 1), (100, 2)], ids=["too young", "kept"])
+async def test_what_retention_left_cannot_be_removed_after_it(
+    store: Store, path: Path, age: int, keep: int
+) -> None:
     log = [ingested(number, observed_at=T0 + number * SECOND) for number in range(1, 5)]
     await store.commit(Commit(observations=tuple(log)))
-    await store.prune(T0 + 3 * SECOND, keep=1)
-    with pytest.raises(sqlite3.IntegrityError, match="but for retention"):
-        sql(path, "DELETE FROM events_raw_v2")
+    await store.prune(T0 + age * SECOND, keep=keep)
+    assert await numbers(store) == [3, 4]
+    for number in (3, 4):
+        with pytest.raises(sqlite3.IntegrityError, match="but for retention"):
+            sql(path, "DELETE FROM events_raw_v2 WHERE ingest_seq = ?", number)
     assert await numbers(store) == [3, 4]
 
 
