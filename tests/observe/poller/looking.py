@@ -136,7 +136,7 @@ class FakeProcesses(ProcessReader):
         return ProcessTable(self.processes)
 
 
-def process(pid: int, *argv: str, parent: int = 1, tty: str = "/dev/pts/3") -> ProcessInfo:
+def process(pid: int, *argv: str, parent: int = 1, tty: str = "/dev/none/3") -> ProcessInfo:
     """A process in front of its terminal."""
     return ProcessInfo(
         pid=pid,

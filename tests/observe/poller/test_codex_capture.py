@@ -45,6 +45,8 @@ def test_lines_are_json_objects_with_a_type() -> None:
         "$ codex exec --json hi",
         STARTED,
         "{not json}",
+        ITEM[:76],
+        DONE,
         '{"no":"type"}',
         '{"type":7}',
         '["type"]',
@@ -52,7 +54,7 @@ def test_lines_are_json_objects_with_a_type() -> None:
         "",
         TURN,
     ]
-    assert json_lines(rows, 80) == [STARTED, TURN]
+    assert json_lines(rows, 80) == [STARTED, DONE, TURN]
 
 
 texts = st.text(st.sampled_from('abc "\\{}é\n'), max_size=60)
@@ -103,6 +105,13 @@ def test_lines_that_come_back_into_sight_are_not_new() -> None:
     tracker = LineTracker()
     assert new(tracker, "c", "d") == ["c", "d"]
     assert new(tracker, "a", "b", "c", "d", "e") == ["e"]
+
+
+def test_after_a_screen_was_cleared_everything_is_new() -> None:
+    tracker = LineTracker()
+    assert new(tracker, "a", "b") == ["a", "b"]
+    assert new(tracker) == []
+    assert new(tracker, "a") == ["a"]
 
 
 def test_a_line_that_cannot_be_read_for_a_while_repeats_no_other() -> None:

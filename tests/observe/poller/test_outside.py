@@ -137,6 +137,13 @@ async def test_who_is_in_a_pane_is_none_whoever_his_parents_are(tty: str) -> Non
     assert await outside.look(process(50, "claude", tty=tty), panes=(tty,)) == []
 
 
+async def test_a_circle_of_parents_is_walked_once(tty: str) -> None:
+    outside = Outside()
+    circle = [process(40, "sh", parent=41), process(41, "sh", parent=40)]
+    said = await outside.look(process(50, "claude", tty=tty, parent=40), *circle)
+    assert said == ["activity.unknown"]
+
+
 async def test_what_an_agent_started_is_not_another_one(tty: str) -> None:
     outside = Outside()
     await outside.look(

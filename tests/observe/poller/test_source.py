@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullpen.model.observations import Observation
+from bullpen.model.observations import Observation, PaneInstanceId
 from bullpen.model.states import EvidenceTier, HealthStatus, Provider, SourceKind
 from bullpen.model.views import PaneState
 from bullpen.observe.evaluate import Label
 from bullpen.observe.reports import ServerReport
 from bullpen.observe.sources.poller import PollerSource
+from bullpen.observe.sources.screens import PaneScreen
 from bullpen.observe.sources.serve import SourceServer
 from bullpen.terminal.tmux import (
     ProcessInfo,
@@ -63,7 +64,7 @@ class World:
         self, pane_id: str, screen: str = IDLE, *, name: str = "claude", **changes: Any
     ) -> None:
         """Put a pane there with an agent in it."""
-        pid, tty = int(pane_id[1:]) + 100, f"/dev/pts/{pane_id[1:]}"
+        pid, tty = int(pane_id[1:]) + 100, f"/dev/none/{pane_id[1:]}"
         self.server.put(
             pane_id, screen, current_command=name, tty=tty, width=120, height=40, **changes
         )
@@ -149,8 +150,8 @@ async def test_every_pane_without_an_agent_is_told_of_too(world: World) -> None:
 async def test_a_title_makes_no_agent_and_why_is_told(
     world: World, command: str, argv: tuple[str, ...], refusal: str
 ) -> None:
-    world.server.put("%1", current_command=command, title="Claude Code", tty="/dev/pts/1")
-    world.processes.processes = [process(101, *argv, tty="/dev/pts/1")]
+    world.server.put("%1", current_command=command, title="Claude Code", tty="/dev/none/1")
+    world.processes.processes = [process(101, *argv, tty="/dev/none/1")]
     ear = await listen(world.source())
     [said, _] = await ear.look()
     assert said.event_type == "pane.unmanaged"
@@ -190,7 +191,7 @@ async def test_an_agent_that_ended_is_told_twice_to_be_gone(world: World) -> Non
 
 async def test_a_stopped_agent_behind_its_shell_is_no_agent_and_not_gone(world: World) -> None:
     world.put_shell("%1")
-    stopped = process(200, "claude", parent=101, tty="/dev/pts/1")
+    stopped = process(200, "claude", parent=101, tty="/dev/none/1")
     world.processes.processes.append(msgspec.structs.replace(stopped, is_foreground=False))
     ear = await listen(world.source())
     [said, _] = await ear.look()
@@ -267,6 +268,7 @@ async def test_a_pane_that_is_gone_is_told_once(world: World) -> None:
     [_, closed] = ear.of("%1")
     assert closed.pane_instance_id == ear.of("%1")[0].pane_instance_id
     assert closed.provider is Provider.CLAUDE
+    assert closed.payload == {"reason": "it was closed"}
     assert len(ear.source) == 1
 
 
@@ -276,10 +278,11 @@ async def test_a_respawned_pane_is_closed_and_another_one(world: World) -> None:
     ear = await listen(world.source())
     await ear.look()
     world.server.put("%1", "", pane_pid=999, current_command="zsh")
-    world.processes.processes.append(process(999, "-zsh", tty="/dev/pts/1"))
+    world.processes.processes.append(process(999, "-zsh", tty="/dev/none/1"))
     await looks(ear, world, 1)
     assert ear.types("%1") == ["activity.idle", "pane.closed", "pane.unmanaged"]
     assert [each.pane_generation for each in ear.of("%1")] == [1, 1, 2]
+    assert ear.of("%1")[1].payload == {"reason": "another program has its id"}
     assert report(ear.of("%1")[-1]).no_agent_streak == 1
 
 
@@ -297,9 +300,14 @@ async def test_a_pane_known_from_before_a_restart_is_recognised(world: World) ->
     place = report(before).place
     known = PaneState(pane_instance_id=earlier, place=place, updated_at=world.time())
     elsewhere = msgspec.structs.replace(
-        known, place=msgspec.structs.replace(place, tmux_socket="/other")
+        known,
+        pane_instance_id=msgspec.structs.replace(earlier, generation=9),
+        place=msgspec.structs.replace(place, tmux_socket="/other"),
     )
-    second = await listen(world.source(known=[known, elsewhere]))
+    strange = msgspec.structs.replace(
+        known, pane_instance_id=msgspec.structs.replace(earlier, generation=8, server="10.x")
+    )
+    second = await listen(world.source(known=[known, elsewhere, strange]))
     await second.look()
     assert second.of("%1")[0].pane_instance_id == earlier
     world.server.put("%1", "", pane_pid=999)
@@ -331,6 +339,44 @@ async def test_a_pane_of_a_linked_window_is_told_once_with_all_its_places(world:
     assert report(said).place.also_in == ()
 
 
+class Listener:
+    """Remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.screens: list[PaneScreen] = []
+        self.forgotten: list[PaneInstanceId] = []
+
+    def see(self, screen: PaneScreen) -> None:
+        self.screens.append(screen)
+
+    def forget(self, pane: PaneInstanceId) -> None:
+        self.forgotten.append(pane)
+
+
+async def test_whoever_listens_is_shown_every_screen_that_changed(world: World) -> None:
+    listener = Listener()
+    world.processes.is_broken = True
+    world.put_agent("%1", "one", name="codex")
+    world.server.put("%2", "Claude Code", current_command="node")
+    world.server.put("%3", current_command="vim")
+    ear = await listen(world.source(listeners=[listener]))
+    await looks(ear, world, 3)
+    shown = {each.pane.pane_id: (each.provider, each.has_process) for each in listener.screens}
+    assert len(listener.screens) == 3
+    assert shown == {
+        "%1": (Provider.CODEX, True),
+        "%2": (Provider.CLAUDE, False),
+        "%3": (None, False),
+    }
+    world.put_agent("%1", "two", name="codex")
+    await looks(ear, world, 1)
+    assert len(listener.screens) == 4
+    assert (listener.screens[-1].lines[0], listener.screens[-1].width) == ("two", 120)
+    world.server.take("%1")
+    await looks(ear, world, 1)
+    assert [each.pane_id for each in listener.forgotten] == ["%1"]
+
+
 async def test_nothing_is_remembered_of_panes_that_are_gone(world: World) -> None:
     ear = await listen(world.source())
     for number in range(200):
@@ -353,7 +399,7 @@ async def test_no_agent_is_lost_when_the_process_table_cannot_be_read(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.put_agent("%1", name="node")
-    world.processes.processes = [process(101, "node", "/bin/gemini", tty="/dev/pts/1")]
+    world.processes.processes = [process(101, "node", "/bin/gemini", tty="/dev/none/1")]
     ear = await listen(world.source())
     await looks(ear, world, 1)
     world.processes.is_broken = True
@@ -385,8 +431,9 @@ async def test_a_pane_that_cannot_be_captured_is_left_out_and_not_gone(world: Wo
     )
     await looks(ear, world, 2)
     assert ear.trouble == ""
-    await looks(ear, world, 11)
+    await looks(ear, world, 1)
     assert "cannot capture %1" in ear.trouble
+    await looks(ear, world, 10)
     assert len(ear.types("%2")) > len(ear.types("%1"))
     assert "pane.closed" not in ear.types("%1")
     world.server.screens["%1"] = APPROVAL
@@ -457,6 +504,7 @@ async def test_when_a_server_ends_all_its_panes_are_closed_and_then_it_is_quiet(
         "%2": "pane.closed",
     }
     assert ear.trouble == ""
+    assert ear.source.sockets == ()
     assert await looks(ear, world, 30) == []
 
 
@@ -562,7 +610,7 @@ async def test_every_recorded_pane_is_told_for_what_it_is(world: World) -> None:
 
 def put_recorded(world: World, pane_id: str, label: Label) -> None:
     """Put a recorded pane there, with the processes that were below it."""
-    tty, pid = f"/dev/pts/{pane_id[1:]}", 10_000 * int(pane_id[1:])
+    tty, pid = f"/dev/none/{pane_id[1:]}", 10_000 * int(pane_id[1:])
     x, y = label.cursor or (label.cursor_x or 0, label.cursor_y or 0)
     content = (SCREENS / label.file).read_text(encoding="utf-8", errors="replace")
     world.server.put(
