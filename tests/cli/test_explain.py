@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
 
-from bullpen.cli.explain import explanation_lines
 from bullpen.cli.group import bullpen
+from bullpen.model.explaining import explanation_lines
 from bullpen.model.states import Activity, EvidenceMode, SourceKind
 from bullpen.model.views import Claim, Explanation
 from bullpen.testing.daemon import FakeDaemon, agent_state, pane_state

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullpen.cli.pick import NobodyError, next_agent
+from bullpen.api.errors import NobodyError
+from bullpen.api.places import next_agent
 from bullpen.model.states import Activity
 from bullpen.model.views import AgentState, PanePlace
 from bullpen.testing.daemon import FakeDaemon, agent_state

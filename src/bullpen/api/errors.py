@@ -8,7 +8,8 @@ BullpenError
 │   └── ProtocolMismatchError    ... the one there is speaks another version
 ├── DirectoryError               a directory of ours cannot be used
 ├── SocketPathError              the socket's path is too long for a socket
-└── SettingsError                a setting is wrong
+├── SettingsError                a setting is wrong
+└── NobodyError                  there is no agent to go to
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 from bullpen.connection import RpcError
 from bullpen.errors import BullpenError
+from bullpen.model.appearance import one_line
 from bullpen.model.reasons import Reason
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "DaemonStartError",
     "DaemonUnavailable",
     "DirectoryError",
+    "NobodyError",
     "ProtocolMismatchError",
     "SettingsError",
     "SocketPathError",
@@ -95,6 +98,16 @@ class SettingsError(BullpenError):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
+
+
+class NobodyError(BullpenError):
+    """There is nobody to go to. The message says whether somebody waits where tmux cannot go."""
+
+    def __init__(self, elsewhere: Sequence[tuple[str, str]] = ()) -> None:
+        named = [f"{name} ({place or 'nobody knows where'})" for name, place in elsewhere]
+        outside = f" in tmux; outside of it: {', '.join(named)}" if named else ""
+        super().__init__(one_line(f"nobody waits{outside}"))
+        self.elsewhere = tuple(elsewhere)
 
 
 def reason_of(error: RpcError) -> str:

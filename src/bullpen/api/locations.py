@@ -17,6 +17,7 @@ __all__ = [
     "SOCKET_VARIABLE",
     "absolute",
     "config_directory",
+    "home_relative",
     "runtime_directory",
     "socket_path",
     "state_directory",
@@ -64,6 +65,14 @@ def absolute(path: str) -> str:
     if path.startswith("/"):  # without asking where we are, which may block
         return path
     return os.path.abspath(path)  # noqa: PTH100 - pathlib is not for the hot path
+
+
+def home_relative(path: str) -> str:
+    """Return a path as its owner would write it; whatever else it is stays as it is."""
+    home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111 - pathlib is not for the hot path
+    if home and (path == home or path.startswith(f"{home}/")):
+        return f"~{path[len(home) :]}"
+    return path
 
 
 def _bullpen_home(environment: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ import click
 
 from bullpen.api.branches import branch_of
 from bullpen.api.methods import ListAgents
+from bullpen.api.places import place_of, place_order, session_heading
 from bullpen.cli.calls import ask
 from bullpen.cli.options import json_option, no_start_option
 from bullpen.cli.output import (
@@ -19,13 +20,12 @@ from bullpen.cli.output import (
     terminal_width,
     text,
 )
-from bullpen.model.appearance import EVIDENCE, age_words, one_line
+from bullpen.model.appearance import EVIDENCE, age_words
 from bullpen.model.states import Provider
 from bullpen.model.views import AgentState
 
-__all__ = ["command", "listing", "place_of", "place_order", "show"]
+__all__ = ["command", "listing", "show"]
 
-OUTSIDE = "outside tmux"
 GIVE_WAY = (5, 7, 8)  # title, directory, branch
 
 
@@ -130,22 +130,10 @@ def _heading_order(agent: AgentState, group: str) -> tuple[object, ...]:
     return 0, agent.place.session_name, agent.place.tmux_socket
 
 
-def place_order(agent: AgentState) -> tuple[object, ...]:
-    """Return what agents are sorted by, so that neighbours on the screen are neighbours here."""
-    place = agent.place
-    if place is None:
-        return 1, "", "", 0, 0, agent.name
-    where = (place.tmux_socket, place.session_name, place.window_index, place.pane_index)
-    return 0, *where, agent.name
-
-
 def _heading(agent: AgentState, group: str, *, several_servers: bool) -> str:
     if group == "provider":
         return agent.provider.value
-    if agent.place is None:
-        return OUTSIDE
-    server = f" ({agent.place.tmux_socket})" if several_servers else ""
-    return one_line(f"{agent.place.session_name}{server}")
+    return session_heading(agent.place, several_servers=several_servers)
 
 
 def _row(agent: AgentState, now: datetime, branch: str) -> list[Cell]:
@@ -160,16 +148,3 @@ def _row(agent: AgentState, now: datetime, branch: str) -> list[Cell]:
         text(home_relative(agent.cwd)),
         text(branch),
     ]
-
-
-def place_of(agent: AgentState) -> str:
-    """Return where an agent is, as one would look for it."""
-    if agent.pane is not None and agent.place is not None:
-        place = agent.place
-        where = f"{place.session_name}:{place.window_index}.{place.pane_index}"
-        return f"{where} {agent.pane.pane_id}"
-    return " ".join(
-        each
-        for each in (agent.tty.removeprefix("/dev/"), f"pid {agent.pid}" if agent.pid else "")
-        if each
-    )

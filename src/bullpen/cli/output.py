@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from bullpen.api.locations import home_relative
 from bullpen.model.appearance import ACTIVITIES, Appearance, cell_width, fit, one_line
 from bullpen.model.states import Activity
 
@@ -90,14 +91,6 @@ def terminal_width() -> int | None:
     if not sys.stdout.isatty():
         return None
     return os.get_terminal_size(sys.stdout.fileno()).columns or None  # some do not know
-
-
-def home_relative(path: str) -> str:
-    """Return a path as its owner would write it."""
-    home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111 - these are strings of other programs
-    if home and (path == home or path.startswith(f"{home}/")):
-        return f"~{path[len(home) :]}"
-    return path
 
 
 def print_json(**fields: Any) -> None:
