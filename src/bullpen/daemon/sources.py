@@ -107,6 +107,7 @@ def _poller(around: Surroundings, listeners: list[Any]) -> Source:
         interval_seconds=settings.poll_interval_ms / 1000,
         known=around.known_panes,
         listeners=listeners,
+        tmux_only=settings.tmux_only,
     )
 
 

@@ -182,6 +182,17 @@ async def test_nobody_is_gone_because_the_table_cannot_be_read(tty: str) -> None
     assert [each.event_type for each in ear.said] == ["activity.unknown", "session.ended"]
 
 
+@pytest.mark.parametrize("tmux_only", [False, True])
+async def test_agents_outside_of_tmux_can_be_left_out(tty: str, tmux_only: bool) -> None:
+    processes = FakeProcesses([process(50, "claude", tty=tty)])
+    poller = PollerSource(
+        Time(), RULES, finder=FakeFinder(), processes=processes, tmux_only=tmux_only
+    )
+    ear = await listen_to(poller)
+    await ear.look()
+    assert len(ear.said) == (0 if tmux_only else 1)
+
+
 # --------------------------------------------------------------------------------- real terminals
 
 

@@ -63,6 +63,7 @@ class PollerSource(Source):
         listeners: Sequence[ScreenListener] = (),
         processes: ProcessReader | None = None,
         make_runner: Callable[[TmuxTarget], TmuxCommandRunner] = TmuxServer,
+        tmux_only: bool = False,
     ) -> None:
         super().__init__(now)
         self.interval_seconds = interval_seconds
@@ -71,6 +72,7 @@ class PollerSource(Source):
         self._known = tuple(known)
         self._processes = processes or ProcessReader()
         self._make_runner = make_runner
+        self._tmux_only = tmux_only
         # Events of a run of ours before this one have smaller numbers.
         self._numbers = itertools.count(int(now().timestamp() * 1000))
         self._servers: dict[str, ServerWatch] = {}
@@ -109,7 +111,7 @@ class PollerSource(Source):
     async def look(self) -> None:
         table, table_trouble = await self._read_processes()
         late = await self._look_at_servers(table)
-        if table is not None:
+        if table is not None and not self._tmux_only:
             servers = self._servers.values()
             await self._outside.look(
                 table,
