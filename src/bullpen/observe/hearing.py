@@ -139,7 +139,9 @@ def _hold(
         session.key,
     )
     records.work.said.append((ingest_seq, observation, session, activity))
-    if activity is not Activity.EXITED:
+    if activity is Activity.EXITED:
+        session.ended_at = at
+    elif session.ended_at is None or at > session.ended_at:
         session.is_ended = False
 
 

@@ -77,6 +77,8 @@ class SessionRecord:
     title: str = ""
     """What the program itself calls it."""
     is_ended: bool = False
+    ended_at: datetime | None = None
+    """When it said that it is over; what it said before does not bring it back."""
     heard_at: datetime | None = None
     """When anything was last said about it."""
     updated_at: datetime | None = None

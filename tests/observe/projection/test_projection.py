@@ -231,6 +231,16 @@ def test_a_farewell_takes_the_agent_away_and_its_dying_screen_does_not_bring_it_
     assert world.pane(pane()).presence is Presence.MANAGED
 
 
+def test_a_word_from_before_a_farewell_does_not_bring_the_agent_back(world: World) -> None:
+    world.apply(world.said("turn.completed", pid=7, ago=3))
+    world.apply(world.said("session.ended", pid=7, ago=1))
+    late = SourceKind.CLAUDE_TRANSCRIPT
+    world.apply(world.said("turn.completed", kind=late, pid=7, ago=2))
+    assert world.projection.agents() == ()
+    world.apply(world.said("session.started", pid=7))
+    assert world.names() == ["claude-1"]
+
+
 def test_agents_outside_of_tmux_are_seen_by_process_and_known_by_their_word(world: World) -> None:
     process = world.said(
         "activity.unknown",
