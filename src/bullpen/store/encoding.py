@@ -68,8 +68,6 @@ def encode_json(value: object) -> str:
         return _encoder.encode(value).decode()
     except UnicodeEncodeError:  # a lone surrogate, which only the standard library writes
         return json.dumps(msgspec.to_builtins(value, enc_hook=repr))
-    except TypeError:  # a key that is neither text nor number
-        return json.dumps(repr(value))
     except RecursionError:
         return json.dumps("nested too deeply to be kept")
 
