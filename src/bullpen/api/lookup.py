@@ -7,6 +7,7 @@ from bullpen.api.errors import ApiError
 from bullpen.connection import RpcError
 from bullpen.jsonrpc.errors import INVALID_PARAMS
 from bullpen.model.observations import PaneInstanceId
+from bullpen.model.places import place_words
 from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity
 from bullpen.model.views import AgentState, PaneState
@@ -47,11 +48,6 @@ def find_pane(panes: Iterable[PaneState], subject: str) -> PaneState | None:
         == place_words(each.place.session_name, each.place.window_index, each.place.pane_index)
     ]
     return _only(found, subject, [str(each.pane_instance_id) for each in found])
-
-
-def place_words(session_name: str, window_index: int, pane_index: int) -> str:
-    """Return a pane's place as tmux itself writes it."""
-    return f"{session_name}:{window_index}.{pane_index}"
 
 
 def holds(agent: AgentState | None, until: Iterable[str]) -> bool:

@@ -8,7 +8,6 @@ import click
 
 from bullpen.api.branches import branch_of
 from bullpen.api.methods import ListAgents
-from bullpen.api.places import place_of, place_order, session_heading
 from bullpen.cli.calls import ask
 from bullpen.cli.options import json_option, no_start_option
 from bullpen.cli.output import (
@@ -21,6 +20,7 @@ from bullpen.cli.output import (
     text,
 )
 from bullpen.model.appearance import EVIDENCE, age_words
+from bullpen.model.places import place_of, place_order, session_heading
 from bullpen.model.states import Provider
 from bullpen.model.views import AgentState
 

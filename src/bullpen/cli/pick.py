@@ -7,12 +7,13 @@ import subprocess
 import click
 
 from bullpen.api.methods import ListAgents
-from bullpen.api.places import is_same_socket, jump_words, next_agent, server_of
+from bullpen.api.places import is_same_socket, next_agent, server_of
 from bullpen.cli.calls import ask
 from bullpen.cli.options import json_option, no_start_option
 from bullpen.cli.output import print_json
 from bullpen.errors import BullpenError
 from bullpen.model.appearance import one_line
+from bullpen.model.places import jump_words
 from bullpen.model.views import AgentState
 
 __all__ = ["TmuxFailedError", "command"]
