@@ -27,6 +27,7 @@ COMMANDS = {
     "down": "End the daemon.",
     "evaluate": "Measure the screen rules on a folder of labelled screens.",
     "explain": "Say why an agent is said to be doing what it is doing.",
+    "hooks": "Let agent programs tell us what they do, and no longer.",
     "list-panes": "The same as panes.",
     "ls": "List every agent: what it is doing, for how long, and where.",
     "panes": "List every tmux pane and the agent in it.",

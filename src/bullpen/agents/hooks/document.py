@@ -324,7 +324,8 @@ class _Reader:
             if members:
                 place = self._expect(place, ",")
             if self._text[place : place + 1] != '"':
-                raise self._mistake(place, "a key was expected")
+                is_over = place >= len(self._text)
+                raise self._mistake(place, "it ends too early" if is_over else "a key was expected")
             key = self._scalar(place)
             value = self._value(self._expect(self._skip(key.end), ":"), depth + 1)
             members.append(Member(place, value.end, str(key.value), value))
