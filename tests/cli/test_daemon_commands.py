@@ -71,6 +71,13 @@ async def test_a_daemon_of_another_version_can_be_ended(daemon: FakeDaemon) -> N
     assert (await show("down")).out == "the daemon is down: it was pid 4000000\n"
 
 
+async def test_a_daemon_that_took_its_place_is_left_alone(daemon: FakeDaemon, home: Path) -> None:
+    daemon.script("daemon.shutdown", True)
+    (home / "run/bullpen/bullpend.lock").write_text("1\n", encoding="ascii")
+    assert (await show("down")).out == f"the daemon is down: it was pid {os.getpid()}\n"
+    assert not daemon.is_stopped.is_set()
+
+
 async def test_a_daemon_that_does_not_end_is_named(
     daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

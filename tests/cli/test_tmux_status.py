@@ -166,11 +166,20 @@ async def test_the_snippet_is_printed() -> None:
     assert f"#({shlex.quote(PROGRAM)} tmux-status -s /tmp/other.sock)" in done.out
 
 
+PROGRAM_FOR_TMUX = """#!{python}
+import pathlib, sys
+if sys.argv[1:] == ["tmux-status"]:
+    print("A:7 " + __file__[-1])
+if sys.argv[1:] == ["pick"]:
+    pathlib.Path(__file__).with_name("picked").touch()
+"""
+
+
 @pytest.mark.tmux
-@pytest.mark.parametrize("name", ["bullpen", "with space", "it's $HOME #1 50%", 'a"b'])
+@pytest.mark.parametrize("name", ["bullpen", "with space", "it's $HOME #S 50% %H!", 'a"b'])
 async def test_tmux_understands_the_snippet(name: str, home: Path) -> None:
     program = home / name
-    program.write_text(f"#!{sys.executable}\nprint('A:7 ' + __file__[-1])\n", encoding="utf-8")
+    program.write_text(PROGRAM_FOR_TMUX.format(python=sys.executable), encoding="utf-8")
     program.chmod(0o700)
     (home / "conf").write_text("\n".join(snippet(str(program), None)) + "\n", encoding="utf-8")
     async with PrivateTmux() as tmux, PrivateTmux(width=100) as terminal:
@@ -184,8 +193,8 @@ async def test_tmux_understands_the_snippet(name: str, home: Path) -> None:
             return f"A:7 {name[-1]}" in await terminal.screen(shown)
 
         await eventually(is_shown)
-        bound = await tmux.run("list-keys", "-T", "prefix", "j")
-        assert "run-shell" in bound
+        await terminal.run("send-keys", "-t", shown, "C-b", "j")
+        await eventually(lambda: asyncio.to_thread((home / "picked").exists))
 
 
 @pytest.mark.requirement("CLI-6")

@@ -78,13 +78,11 @@ async def _end(paths: Paths) -> int | None:
 
 
 def _is_there(paths: Paths, pid: int) -> bool:
-    """Whether it still serves, or still holds the lock without which no other may."""
-    if paths.socket.exists():
-        return True
+    """Whether it still holds the lock without which no other may serve, or still serves itself."""
     try:
         with paths.lock.open(encoding="ascii") as lock:
             if int(lock.read()) != pid:
-                return False
+                return False  # another has taken its place
             os.kill(pid, 0)
             # It may be dead all the same, and nobody has taken notice; its lock is free then.
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -92,4 +90,4 @@ def _is_there(paths: Paths, pid: int) -> bool:
         return True
     except (OSError, ValueError):
         pass
-    return False
+    return paths.socket.exists()
