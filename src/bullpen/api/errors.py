@@ -9,7 +9,8 @@ BullpenError
 ├── DirectoryError               a directory of ours cannot be used
 ├── SocketPathError              the socket's path is too long for a socket
 ├── SettingsError                a setting is wrong
-└── NobodyError                  there is no agent to go to
+├── NobodyError                  there is no agent to go to
+└── TmuxFailedError              tmux could not go there
 """
 
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ __all__ = [
     "ProtocolMismatchError",
     "SettingsError",
     "SocketPathError",
+    "TmuxFailedError",
     "reason_of",
 ]
 
@@ -108,6 +110,10 @@ class NobodyError(BullpenError):
         outside = f" in tmux; outside of it: {', '.join(named)}" if named else ""
         super().__init__(one_line(f"nobody waits{outside}"))
         self.elsewhere = tuple(elsewhere)
+
+
+class TmuxFailedError(BullpenError):
+    """Tmux could not go there. The message is its own."""
 
 
 def reason_of(error: RpcError) -> str:

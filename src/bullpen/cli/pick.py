@@ -49,5 +49,5 @@ def command(*, waiting: bool, only_print: bool, as_json: bool) -> None:
         print_json(agent=chosen)
     elif only_print:
         click.echo(chosen.pane.pane_id)
-    elif command := go_to_pane(chosen.pane.pane_id, chosen.place, os.environ):
-        click.echo(command)
+    elif attach := go_to_pane(chosen.pane.pane_id, chosen.place, os.environ):
+        click.echo(attach)
