@@ -1,8 +1,10 @@
 """The real Codex in a terminal of its own, offline, driven like a person would."""
 
 import asyncio
+import contextlib
 import json
 import shlex
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -104,5 +106,6 @@ async def terminal(tmux: PrivateTmux, started: Launch) -> AsyncIterator[Terminal
     try:
         yield codex
     finally:
-        await tmux.run("kill-pane", "-t", pane)
+        with contextlib.suppress(subprocess.CalledProcessError):  # it has ended by itself
+            await tmux.run("kill-pane", "-t", pane)
         await eventually(lambda: is_gone(pid))

@@ -327,6 +327,10 @@ async def test_names_are_told_as_they_are_listed_and_as_they_change(watch: Watch
     await watch.fake.wake()
     await eventually(lambda: watch.heard.last("t1").payload == {"title": "Mend the tests"})
     assert watch.heard.last("t1").event_type == "session.named"
+    watch.heard.clear()
+    await watch.fake.tell(thread(name="Mend the tests", updatedAt=2000))
+    await watch.look()
+    assert watch.heard.types("t1") == ["thread.listed"]  # the name is known
 
 
 @pytest.mark.requirement("COR-4")

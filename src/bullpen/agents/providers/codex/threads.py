@@ -33,6 +33,7 @@ class ThreadWatch:
         self._hidden: set[str] = set()
         self._cards: dict[str, dict[str, Any]] = {}
         self._told: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._changed: set[str] = set()  # those whose status was told since a list was asked for
         self._unknown: dict[str, None] = {}
         self._held: dict[str, list[CodexFact]] = {}
@@ -84,13 +85,12 @@ class ThreadWatch:
         if thread.is_hidden:
             self._hide(thread_id)
             return
-        before = self._threads.get(thread_id)
         self._know(thread)
         for fact in self._held.pop(thread_id, ()):
             self._say(fact)
         if _is_worth_telling(thread, now):
             self._tell_card(thread)
-            if thread.name and (before is None or before.name != thread.name):
+            if thread.name:
                 self._say(_fact("session.named", thread_id, title=thread.name))
         event_type = thread.status.event_type
         if event_type is None or thread_id in self._changed:
@@ -117,6 +117,11 @@ class ThreadWatch:
             self._changed.add(fact.thread_id)
         elif fact.event_type == "session.ended":
             self._told.pop(fact.thread_id, None)
+        elif fact.event_type == "session.named":
+            title = fact.payload["title"]
+            if self._names.get(fact.thread_id) == title:
+                return
+            self._names[fact.thread_id] = title
         self._tell(fact)
 
     def _know(self, thread: Thread) -> None:
@@ -124,7 +129,7 @@ class ThreadWatch:
         self._threads[thread.thread_id] = thread
         if len(self._threads) > MOST_THREADS:
             oldest = next(iter(self._threads))
-            for table in (self._threads, self._cards, self._told):
+            for table in (self._threads, self._cards, self._told, self._names):
                 table.pop(oldest, None)
 
     def _hide(self, thread_id: str) -> None:
