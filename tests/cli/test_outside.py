@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import pty
 import shutil
 import subprocess
+import sys
 from asyncio.subprocess import PIPE
 from importlib import metadata
 from pathlib import Path
@@ -152,3 +154,31 @@ async def test_a_bash_completes_it(daemon: FakeDaemon) -> None:
     """
     path = f"{Path(PROGRAM).parent}:{os.environ['PATH']}"
     assert await in_shell(script, PATH=path) == (0, "claude-1\n", "")
+
+
+# Without a command
+
+BOARD = """
+import sys, types
+app = types.ModuleType("bullpen.tui.app")
+app.run = lambda **options: print("the board", options)
+sys.modules["bullpen.tui.app"] = app
+sys.argv = ["bullpen", *sys.argv[1:]]
+from bullpen.cli.main import main
+sys.exit(main())
+"""
+
+
+def test_in_a_terminal_the_board_is_shown() -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", BOARD, "-s", "/tmp/x.sock"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = os.read(ours, 200)
+        assert process.wait(timeout=SECONDS) == 0
+    os.close(ours)
+    assert shown.decode().strip() == "the board {'socket_path': '/tmp/x.sock'}"
+
+
+async def test_a_pipe_at_either_end_is_no_terminal(daemon: FakeDaemon) -> None:
+    assert await execute() == (0, "no agents\n", "")
