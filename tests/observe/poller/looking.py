@@ -68,6 +68,7 @@ class FakeServer(FakeTmux):
         self.screens: dict[str, str] = {}
         self.painted: dict[str, str] = {}
         self.error: Exception | None = None
+        self.is_closed = False
 
     def put(self, pane_id: str, screen: str = "", *, painted: str = "", **changes: Any) -> None:
         """Put a pane there, or change one."""
@@ -85,6 +86,9 @@ class FakeServer(FakeTmux):
     def take(self, pane_id: str) -> None:
         """Take a pane away."""
         del self.panes[pane_id]
+
+    async def aclose(self) -> None:
+        self.is_closed = True
 
     async def run_many(
         self, commands: Sequence[Sequence[str]], *, timeout_seconds: float | None = None
@@ -112,9 +116,10 @@ class FakeFinder:
 
     def __init__(self, *servers: FakeTmux) -> None:
         self.servers = list(servers)
+        self.asked: list[set[str]] = []  # which servers were connected whenever it was asked
 
     async def find(self, connected: Collection[str] = ()) -> list[FoundServer]:
-        del connected
+        self.asked.append(set(connected))
         return [FoundServer(each.target, is_listening=True) for each in self.servers]
 
     def runner(self, target: TmuxTarget) -> FakeTmux:

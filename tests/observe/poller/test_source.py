@@ -13,7 +13,7 @@ from bullpen.model.states import EvidenceTier, HealthStatus, Provider, SourceKin
 from bullpen.model.views import PaneState
 from bullpen.observe.evaluate import Label
 from bullpen.observe.reports import ServerReport
-from bullpen.observe.sources.poller import PollerSource
+from bullpen.observe.sources.poller import MOST_FORMER, PollerSource
 from bullpen.observe.sources.screens import PaneScreen
 from bullpen.observe.sources.serve import SourceServer
 from bullpen.terminal.tmux import (
@@ -506,6 +506,62 @@ async def test_when_a_server_ends_all_its_panes_are_closed_and_then_it_is_quiet(
     assert ear.trouble == ""
     assert ear.source.sockets == ()
     assert await looks(ear, world, 30) == []
+
+
+async def test_a_server_that_hung_and_then_ended_leaves_no_pane(world: World) -> None:
+    world.put_agent("%1")
+    ear = await listen(world.source())
+    await ear.look()
+    world.server.error = TmuxTimeout("list-panes", 5.0)
+    await looks(ear, world, 2)
+    assert ear.types("%1") == ["activity.idle"]
+    world.finder.servers.clear()
+    await looks(ear, world, 2)
+    assert ear.types("%1") == ["activity.idle", "pane.closed"]
+    assert ear.trouble == ""
+
+
+async def test_a_server_whose_socket_was_removed_is_looked_at_as_long_as_it_answers(
+    world: World,
+) -> None:
+    world.put_agent("%1")
+    ear = await listen(world.source())
+    await ear.look()
+    world.finder.servers.clear()
+    await looks(ear, world, 30)
+    assert "pane.closed" not in ear.types("%1")
+    assert len(ear.types("%1")) > 3
+
+
+async def test_servers_are_looked_for_at_every_other_look_and_at_each_while_there_is_none(
+    world: World,
+) -> None:
+    world.put_agent("%1")
+    ear = await listen(world.source())
+    await looks(ear, world, 10)
+    assert len(world.finder.asked) == 5
+    assert world.finder.asked[-1] == {"/fake/tmux.sock"}
+    world.server.error = TmuxNoServer()
+    world.finder.servers.clear()
+    world.finder.asked.clear()
+    await looks(ear, world, 10)
+    assert len(world.finder.asked) >= 9
+
+
+async def test_not_all_servers_there_ever_were_are_remembered(world: World) -> None:
+    ear = await listen(world.source())
+    servers = [FakeServer(f"/fake/{number}.sock") for number in range(MOST_FORMER + 10)]
+    for server in servers:
+        world.finder.servers = [server]
+        server.put("%1", current_command="vim")
+        await looks(ear, world, 1, seconds=2)
+        server.error = TmuxNoServer()
+        await looks(ear, world, 1, seconds=2)
+    assert len(ear.source) == 0
+    assert len(ear.source._servers) <= MOST_FORMER + 1
+    assert [each.is_closed for each in servers] == [True] * 9 + [False] * (MOST_FORMER + 1)
+    await ear.source.aclose()
+    assert all(each.is_closed for each in servers)
 
 
 class HangingServer(FakeServer):
