@@ -174,7 +174,9 @@ def test_in_a_terminal_the_board_is_shown() -> None:
     command = [sys.executable, "-c", BOARD, "-s", "/tmp/x.sock"]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
-        shown = os.read(ours, 200)
+        shown = b""
+        while not shown.endswith(b"\n"):
+            shown += os.read(ours, 200)
         assert process.wait(timeout=SECONDS) == 0
     os.close(ours)
     assert shown.decode().strip() == "the board {'socket_path': '/tmp/x.sock'}"
