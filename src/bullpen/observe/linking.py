@@ -79,13 +79,15 @@ def link(
         session.pane = None
         unlink(records, before, now)
     elif session.agent is not None:
+        # It was known already; now it is known where. That is no farewell.
         records.names.hand_over(session.key, str(record.id))
-        record.name = session.name
+        record.name, record.agent = session.name, session.agent
+        session.name, session.agent = "", None
     session.pane, session.strength = record.id, strength
     record.session_key = session.key
     if record.provider is not session.provider:
         record.provider = session.provider
-        if record.agent is not None:
+        if record.agent is not None and record.agent.provider is not session.provider:
             records.rename(record)
     made = BindingLink(
         pane_instance_id=record.id,

@@ -126,6 +126,16 @@ def test_a_pane_that_comes_to_be_known_later_is_found_then(world: World) -> None
     assert world.pane(pane()).session_key == "claude:one"
 
 
+def test_an_agent_whose_pane_comes_to_be_known_later_is_the_same_agent(world: World) -> None:
+    step = world.apply(world.said("session.started", tmux_pane="%0", pid=7))
+    assert transitions(step) == [("claude-1", Activity.UNKNOWN, IDLE)]
+    step = world.apply(world.look(pane(), IDLE, quiet=9, pids=[7]))
+    assert transitions(step) == []
+    assert [each.kind for each in step.changes if each.agent] == ["agent"]
+    assert world.names() == ["claude-1"]
+    assert world.agent().pane == pane()
+
+
 @pytest.mark.requirement("COR-1", "COR-3", "TR-06")
 def test_a_directory_leads_to_the_pane_with_the_programs_process(world: World) -> None:
     world.apply(
