@@ -21,6 +21,7 @@ __all__ = ["Held", "Loser", "Resolution", "resolve"]
 
 # Hooks, files and protocols of one program tell the same moment within about a tenth of a second.
 SAME_MOMENT = timedelta(milliseconds=300)
+AT_ONCE = timedelta(milliseconds=50)
 # For how long a screen must show something else before a program's own word is doubted.
 SCREEN_SHOWS_DIALOG = timedelta(seconds=1)
 SCREEN_SHOWS_WORK = timedelta(seconds=2)
@@ -142,8 +143,10 @@ def _choose(fresh: Sequence[Held]) -> Held:
         for each in fresh
         if not (waiting and each.is_begun) and not _calls_a_failure_idle(each, fresh)
     ] or fresh
-    newest = candidates[0].at
-    same = [each for each in candidates if newest - each.at <= SAME_MOMENT]
+    newest = candidates[0]
+    # That work goes on is told a little later by some; that it ended, or waits, is news.
+    moment = SAME_MOMENT if newest.activity is Activity.RUNNING else AT_ONCE
+    same = [each for each in candidates if newest.at - each.at <= moment]
     return min(same, key=lambda each: (rank(each.provider, each.source_kind), _newest_first(each)))
 
 

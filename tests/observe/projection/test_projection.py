@@ -353,6 +353,24 @@ def test_a_later_word_of_a_lower_source_is_news(world: World) -> None:
     assert world.pane(pane()).activity_source is SourceKind.CLAUDE_SESSIONS
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("approval.requested", "activity.running", APPROVAL),
+        ("prompt.submitted", "activity.idle", IDLE),
+        ("tool.started", "activity.waiting_approval", APPROVAL),
+    ],
+    ids=["work-goes-on", "interrupted", "asked"],
+)
+def test_a_moment_later_a_lower_source_is_believed_if_it_says_more_than_that_work_goes_on(
+    first: str, second: str, told: Activity, world: World
+) -> None:
+    world.apply(world.look(pane(), Activity.UNKNOWN, pids=[7]), world.said(first, pid=7))
+    world.now += timedelta(milliseconds=200)
+    world.apply(world.said(second, kind=SourceKind.CLAUDE_SESSIONS, pid=7))
+    assert world.pane(pane()).activity_state is told
+
+
 def test_a_record_that_is_silent_about_waiting_does_not_end_it(world: World) -> None:
     world.apply(world.look(pane(), APPROVAL, pids=[7]), world.said("approval.requested", pid=7))
     world.now += timedelta(seconds=1)
