@@ -110,6 +110,12 @@ def test_garbage_is_invalid(raw: object) -> None:
     assert event_id_of(raw) == ""
 
 
+def test_the_longest_id_is_taken_and_told() -> None:
+    longest = observation("x" * 1024)
+    assert decode_observation(longest, HOOKS) is longest
+    assert event_id_of(longest) == longest.event_id
+
+
 @pytest.mark.requirement("ERR-1")
 def test_a_refusal_says_where_and_never_with_which_value() -> None:
     message = str(refusal(as_json(provider="secret")))

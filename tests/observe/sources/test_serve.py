@@ -431,6 +431,25 @@ async def test_a_look_that_hangs_is_cancelled_and_the_next_one_follows() -> None
         await eventually(lambda: status(server) is HealthStatus.HEALTHY)
 
 
+async def test_a_look_that_hangs_counts_once() -> None:
+    ended = asyncio.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    source = FakeSource(Time(), look=hang)
+    source.interval_seconds = 3600
+    async with served(source, ServeLimits(look_timeout_seconds=0.02)) as (server, peer):
+        await asyncio.wait_for(ended.wait(), 5)
+        for _ in range(3):
+            await peer.request(PullEvents())  # turns of everything
+        assert server.health().reason == "it has been looking for 0.02 s"
+        assert server._health.failures == 1
+
+
 async def test_a_look_that_does_not_let_itself_be_cancelled_is_never_doubled() -> None:
     release = asyncio.Event()
 
@@ -533,6 +552,27 @@ async def test_a_source_that_does_not_open_is_tried_again() -> None:
         assert (source.opened, source.is_closed) == (4, True)
 
 
+async def test_a_look_that_does_not_end_is_left_behind_and_that_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    release, ended = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> None:
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+        ended.set()
+
+    source = FakeSource(Time(), look=stubborn)
+    async with served(source, ServeLimits(close_timeout_seconds=0.02)):
+        await eventually(lambda: source.looks == 1)
+    assert source.is_closed
+    said = [each.message for each in caplog.records if each.levelno == logging.ERROR]
+    assert said == [f"{source.kind}:look does not end"]
+    release.set()
+    await asyncio.wait_for(ended.wait(), 5)
+
+
 @pytest.mark.parametrize("ending", ["raise", "hang"])
 async def test_a_source_that_does_not_close_ends_nothing_else(
     ending: str, caplog: pytest.LogCaptureFixture
@@ -568,8 +608,12 @@ async def test_a_source_emits_the_observation_itself_over_a_channel() -> None:
 
 async def test_the_heartbeat_is_the_time_of_the_pull() -> None:
     time = Time()
-    async with served(FakeSource(time)) as (_, peer):
+    source = FakeSource(time)
+    async with served(source) as (_, peer):
+        time.advance(5)
+        source.say("1")
         time.advance(5)
         reply = await peer.request(PullEvents())
-        assert reply.heartbeat_ts == NOON + timedelta(seconds=5)
+        assert reply.source_health.last_event_at == NOON + timedelta(seconds=5)
+        assert reply.heartbeat_ts == NOON + timedelta(seconds=10)
         assert reply.heartbeat_ts.tzinfo is UTC

@@ -117,7 +117,8 @@ class SourceServer:
     async def __aexit__(self, *exception: object) -> None:
         self._is_closed = True
         if self._runner is not None:
-            await _end(self._runner, self._limits.close_timeout_seconds)
+            # It waits itself, for a look that does not end.
+            await _end(self._runner, 2 * self._limits.close_timeout_seconds)
         for connection in tuple(self._channels):
             await connection.aclose()
         await self._close_source()
