@@ -1,8 +1,9 @@
 """Who has the terminal of a pane, by the process table."""
 
+import msgspec
 import pytest
 
-from bullpen.model.states import Provider
+from bullpen.model.states import Activity, Provider
 from bullpen.observe.evaluate import facts_of
 from bullpen.observe.pane import judge_pane
 from bullpen.observe.snapshot import (
@@ -13,6 +14,8 @@ from bullpen.observe.snapshot import (
     judge_snapshot,
 )
 from bullpen.terminal.rules import shipped_rules
+from bullpen.terminal.rules.engine import Verdict
+from bullpen.terminal.rules.format import Rule
 from bullpen.terminal.tmux import Capture, PaneInstance, PaneSnapshot, ProcessInfo
 from tests.terminal.recorded import labels, screen
 from tests.terminal.tmux.listed import SERVER, pane
@@ -168,3 +171,19 @@ def test_attributes_are_asked_for_wherever_they_make_a_difference() -> None:
                 label.file
             )
     assert 0 < asked < 0.75 * len(labels())
+
+
+@pytest.mark.parametrize("rule", [rule for each in RULES.values() for rule in each.rules])
+def test_attributes_decide_where_a_rule_that_asks_for_them_could_win(rule: Rule) -> None:
+    provider = next(key for key, each in RULES.items() if rule in each.rules)
+    could_win = [each for each in RULES[provider].rules if each.priority >= rule.priority]
+    expected = any(clause.tone for each in could_win for clause in each.when)
+    verdict = Verdict(provider, rule.activity, False, rule.reason, "empty", rule.name)
+    assert has_decisive_tones(verdict, RULES) is expected
+
+
+def test_attributes_decide_whether_the_words_in_the_box_are_anybody_s() -> None:
+    verdict = Verdict(Provider.GEMINI, Activity.IDLE, False, "", "draft", "idle")
+    assert has_decisive_tones(verdict, RULES)
+    assert not has_decisive_tones(msgspec.structs.replace(verdict, prompt="empty"), RULES)
+    assert not has_decisive_tones(None, RULES)

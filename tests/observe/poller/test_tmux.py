@@ -4,8 +4,10 @@ import asyncio
 import os
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -331,6 +333,34 @@ async def test_a_socket_that_a_dead_server_left_is_not_listened_on(
     assert not await is_listening(tmux.target)
     assert not await is_listening(TmuxTarget(str(home / "none")))
     assert not await is_listening(TmuxTarget("/" + "x" * 300))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="others refuse, then")
+async def test_a_server_too_busy_to_take_a_connection_is_there(home: Path) -> None:
+    path = str(home / "busy.sock")
+    with socket.socket(socket.AF_UNIX) as server, ExitStack() as stack:
+        server.bind(path)
+        server.listen(0)
+        with suppress(BlockingIOError):
+            for _ in range(100):
+                client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                client.connect(path)
+            pytest.fail("it takes every connection")
+        async with asyncio.timeout(5):
+            assert await is_listening(TmuxTarget(path))
+
+
+async def test_a_socket_of_somebody_else_is_left_alone_unless_it_was_named(
+    tmux: PrivateTmux, home: Path, sockets: Path, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await link(tmux, "other")
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    await asyncio.to_thread(sockets.rename, home / "tmux-54321")
+    environment = {"TMUX_TMPDIR": str(home)}
+    assert [each.target.source for each in await TmuxFinder(environment).find()] == ["default"]
+    named = TmuxFinder(environment, socket_name=tmux.target.socket_path)
+    assert [each.is_listening for each in await named.find()] == [True]
 
 
 @pytest.mark.requirement("TMX-3")
