@@ -148,7 +148,7 @@ def event(
 
 def settings(**sections: dict[str, Any]) -> Settings:
     """Settings with nothing switched on but the poller and the reports, and those given."""
-    quiet = {
+    quiet: dict[str, dict[str, Any]] = {
         "sources": {
             "claude_sessions": False,
             "claude_transcript": False,

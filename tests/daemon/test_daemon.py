@@ -42,7 +42,7 @@ async def agent_pane(tmux: PrivateTmux, name: str = "claude") -> str:
 
 @pytest.mark.requirement(
     "IF-D1", "IF-D6", "IF-D7", "IF-D8", "IF-D9", "DM-14", "DM-16", "UDS-8", "PL-4", "PL-5", "PL-6",
-    "PL-10", "RT-2", "TMX-4", "TMX-8",
+    "PL-10", "PL-7..9", "Q6", "RT-2", "TMX-4", "TMX-8",
 )  # fmt: skip
 async def test_every_pane_is_listed_with_its_signature(tmux: PrivateTmux) -> None:
     pane_id = await agent_pane(tmux)
@@ -145,7 +145,7 @@ async def test_who_missed_too_much_is_told_to_list_everything_again(tmux: Privat
         assert reply["resync_required"] is True
 
 
-@pytest.mark.requirement("ERR-9", "UDS-6")
+@pytest.mark.requirement("ERR-9", "UDS-6", "UDS-7")
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -311,8 +311,15 @@ async def test_of_two_words_at_the_same_moment_the_lower_source_is_suppressed(
         pane = await managed(peer, pane_id)
         await peer.hello("codex_appserver")
         now = datetime.now(UTC)
-        best = {"kind": "codex_appserver", "provider": "codex", "session": "codex:a"}
-        await peer.ingest(event("thread.active", at=now, pane=pane, **best))
+        best = event(
+            "thread.active",
+            kind="codex_appserver",
+            provider="codex",
+            session="codex:a",
+            at=now,
+            pane=pane,
+        )
+        await peer.ingest(best)
         lower = event(
             "approval.requested",
             kind="codex_hooks",
@@ -346,7 +353,7 @@ async def test_a_title_alone_is_rejected_and_that_is_told(tmux: PrivateTmux) -> 
 @pytest.mark.requirement("ERR-3", "A3-2", "A3-4", "A8-2", "A8-3")
 async def test_only_a_registered_source_may_deliver(tmux: PrivateTmux) -> None:
     clock = Clock()
-    mine = {"kind": "codex_rollout", "provider": "codex", "session": "codex:a"}
+    mine: dict[str, Any] = {"kind": "codex_rollout", "provider": "codex", "session": "codex:a"}
     async with running_daemon(clock=clock) as (peer, _):
         assert await refusal(peer, event(**mine)) == "source_registry_miss"
         for wrong, reason in (
@@ -461,7 +468,7 @@ async def test_nobody_may_read_for_the_daemon_itself() -> None:
                 await peer.ask("gateway.pull_events", consumer=consumer)
 
 
-@pytest.mark.requirement("CUR-1", "CUR-2", "MEM-1", "MEM-2")
+@pytest.mark.requirement("CUR-1", "CUR-2", "MEM-1", "MEM-2", "PL-11")
 async def test_idle_ticks_deliver_nothing_twice_and_keep_nothing(tmux: PrivateTmux) -> None:
     async with running_daemon() as (peer, daemon):
 

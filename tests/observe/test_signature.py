@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullpen.model.states import Provider, SignatureClass
+from bullpen.model.views import SignatureInputs
 from bullpen.observe.signature import (
     EventIdentity,
     PaneFacts,
     Process,
     Refusal,
     Signature,
-    SignatureInputs,
     classify_event,
     classify_pane,
     is_shell,

@@ -77,7 +77,7 @@ def test_a_source_that_refuses_the_committed_cursor_is_read_from_its_start() -> 
     assert (cursor.fetched, cursor.committed) == (None, None)
 
 
-@pytest.mark.requirement("A2-3")
+@pytest.mark.requirement("A2-3", "Q15")
 @pytest.mark.parametrize(
     ("times", "last"),
     [

@@ -419,7 +419,7 @@ async def test_no_agent_is_lost_when_the_process_table_cannot_be_read(
     assert ear.trouble == ""
 
 
-@pytest.mark.requirement("PL-2", "TMX-10")
+@pytest.mark.requirement("PL-2", "TMX-10", "Q11")
 async def test_a_pane_that_cannot_be_captured_is_left_out_and_not_gone(world: World) -> None:
     world.put_agent("%1")
     world.put_agent("%2")
