@@ -6,10 +6,11 @@ only ever what is already known.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import ClassVar, TypeVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -93,7 +94,12 @@ class BoardApp(App[None]):
         self._empty = Static(id="nobody")
         self._board = Board(now)
         self._below = Panel()
-        self._box = Input(id="filter", placeholder="words, provider:…, state:…", compact=True)
+        self._box = Input(
+            id="filter",
+            placeholder="words, provider:…, state:…",
+            compact=True,
+            select_on_focus=False,  # whoever comes back to it goes on typing
+        )
         self._notice = Static(id="notice")
         self._paths = paths
         self._now = now
@@ -121,7 +127,7 @@ class BoardApp(App[None]):
         self._tell("connecting…")
         self._draw()
         self.set_interval(TICK_SECONDS, self._tick)
-        self.run_worker(self._follow(), group="follow")
+        self._begin(self._follow, "follow")
 
     # ----------------------------------------------------------------------------- what is heard
 
@@ -144,13 +150,18 @@ class BoardApp(App[None]):
         self._draw_soon()
         if self.world.summary.alerts != self._alerts_known:
             self._alerts_known = self.world.summary.alerts
-            self.run_worker(self._list_alerts(), group="alerts", exclusive=True)
+            self._begin(self._list_alerts, "alerts")
 
     async def _list_alerts(self) -> None:
         alerts = await self._ask(lambda client: client.alerts())
         if alerts is not None:
             self._alerts = tuple(each for each in alerts if each.is_open)
             self._draw_soon()
+
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
+        """Do something beside the drawing. What of its group is still going on ends."""
+        # Textual asks for coroutines of a narrower type than those of asyncio are.
+        self.run_worker(work, group=group, exclusive=True)  # type: ignore[arg-type]
 
     async def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T | None:
         """Return what the daemon answers; None if it does not, which is told."""
@@ -168,19 +179,23 @@ class BoardApp(App[None]):
         """Let time be seen to pass."""
         self._board.refresh()
         if self._ticks % BRANCH_TICKS == 0:
-            self.run_worker(self._look_up_branches(), group="branches", exclusive=True)
+            self._begin(self._look_up_branches, "branches")
         self._ticks += 1
         self._fill_panel()
 
     async def _look_up_branches(self) -> None:
-        directories = {agent.cwd for agent in self.world.agents.values()}
-        if self._with_unmanaged:
-            directories |= {pane.place.current_path for pane in self.world.panes.values()}
-        wanted = sorted(directories)[:MOST_DIRECTORIES]
+        wanted = self._directories()
         found = await asyncio.to_thread(lambda: {each: branch_of(each) for each in wanted})
         if found != self._branches:
             self._branches = found
             self._draw_soon()
+
+    def _directories(self) -> list[str]:
+        """Return where those work who may be shown."""
+        directories = {agent.cwd for agent in self.world.agents.values()}
+        if self._with_unmanaged:
+            directories |= {pane.place.current_path for pane in self.world.panes.values()}
+        return sorted(directories)[:MOST_DIRECTORIES]
 
     def _draw_soon(self) -> None:
         if not self._is_drawing:
@@ -190,8 +205,8 @@ class BoardApp(App[None]):
     def _draw(self) -> None:
         self._is_drawing = False
         world = self.world
-        if world.agents.keys() and not self._branches:
-            self.run_worker(self._look_up_branches(), group="branches", exclusive=True)
+        if not self._branches.keys() >= set(self._directories()):
+            self._begin(self._look_up_branches, "branches")
         panes = world.panes.values() if self._with_unmanaged else ()
         lines = board_lines(
             world.agents.values(), panes, wanted=self._wanted, known=self._known_of_directory
@@ -242,7 +257,8 @@ class BoardApp(App[None]):
         if self._panel == "help":
             self._below.show("help", help_content())
         elif self._panel:
-            self.run_worker(self._fill_from_daemon(self._panel), group="panel", exclusive=True)
+            filling = partial(self._fill_from_daemon, self._panel)
+            self._begin(filling, "panel")
 
     async def _fill_from_daemon(self, name: str) -> None:
         row = self._board.selected
@@ -265,7 +281,7 @@ class BoardApp(App[None]):
 
     def _acknowledge(self, alert_id: str | None) -> None:
         if alert_id is not None:
-            self.run_worker(self._acknowledge_it(alert_id), group="acknowledge")
+            self._begin(partial(self._acknowledge_it, alert_id), f"acknowledge {alert_id}")
 
     async def _acknowledge_it(self, alert_id: str) -> None:
         if await self._ask(lambda client: client.ack_alert(alert_id)) is not None:
@@ -275,7 +291,7 @@ class BoardApp(App[None]):
 
     def action_jump(self) -> None:
         """Go to the selected pane."""
-        self.run_worker(self._jump(), group="jump", exclusive=True)
+        self._begin(self._jump, "jump")
 
     def on_board_chosen(self) -> None:
         """Go where somebody has clicked twice."""

@@ -106,7 +106,7 @@ def plain(spans: Iterable[Span]) -> str:
 
 
 def _health(summary: Summary) -> list[Span]:
-    states = list(summary.sources.values())
+    states = [each for kind, each in summary.sources.items() if kind not in summary.absent]
     spans: list[Span] = []
     for status, look in HEALTH.items():
         count = states.count(status)

@@ -13,7 +13,16 @@ from textual.widgets import Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from bullpen.model.alerts import Alert
-from bullpen.model.appearance import ACTIVITIES, ALERTS, EVIDENCE, HEALTH, age_words, fit, one_line
+from bullpen.model.appearance import (
+    ABSENT,
+    ACTIVITIES,
+    ALERTS,
+    EVIDENCE,
+    HEALTH,
+    age_words,
+    fit,
+    one_line,
+)
 from bullpen.model.explaining import explanation_lines
 from bullpen.model.sources import SourceHealth
 from bullpen.model.states import Activity, SourceKind
@@ -84,14 +93,16 @@ def source_content(health: Mapping[SourceKind, SourceHealth], now: datetime) -> 
 
 
 def _source_line(kind: SourceKind, health: SourceHealth, now: datetime) -> Content:
-    look = HEALTH[health.status]
+    look, word = HEALTH[health.status], health.status.value
+    if health.is_absent:
+        look, word = ABSENT, "absent"
     heard = f"{_age(now, health.last_event_at)} ago" if health.last_event_at else "never"
     dropped = sum(health.dropped.values())
     words = [f"heard of {heard}", f"{health.accepted} observations"]
     words += [f"{dropped} refused"] if dropped else []
     words += [one_line(health.reason)] if health.reason else []
     return Content.assemble(
-        (fit(f"{look.symbol} {health.status}", 12), f"ansi_{look.colour}"),
+        (fit(f"{look.symbol} {word}", 12), f"ansi_{look.colour}" if look.colour else ""),
         f"{kind:18} {', '.join(words)}",
     )
 
