@@ -181,6 +181,21 @@ async def test_a_lock_whose_holder_never_answers_is_not_waited_for_without_end(
     assert len(daemons.started) == 1
 
 
+async def test_nobody_waits_for_a_daemon_that_is_dead_and_not_buried(
+    daemons: Daemons, prepared: Paths
+) -> None:
+    ended = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", ""])
+
+    def is_zombie() -> bool:
+        return psutil.Process(ended.pid).status() == psutil.STATUS_ZOMBIE
+
+    await eventually(lambda: asyncio.to_thread(is_zombie))
+    prepared.lock.write_text(f"{ended.pid}\n")
+    with pytest.raises(DaemonStartError, match="ended with status 1"):
+        await daemons.start("die", seconds=3.0)
+    ended.wait()
+
+
 async def test_a_command_that_cannot_be_run_is_said_to_be_so(daemons: Daemons) -> None:
     with pytest.raises(DaemonStartError, match="cannot be started: No such file or directory"):
         await start_daemon(daemons.paths, command=["/no/such/program"])

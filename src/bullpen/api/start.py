@@ -102,11 +102,27 @@ async def _wait(child: "_Child | None", seconds: float) -> None:
 
 async def _is_held(lock: Path) -> bool:
     """Whether another process holds the daemon's lock: then it is the one to wait for."""
+    return await asyncio.to_thread(_has_holder, lock)
+
+
+def _has_holder(lock: Path) -> bool:
     try:
-        os.kill(int(await asyncio.to_thread(lock.read_text, encoding="ascii")), 0)
+        os.kill(int(lock.read_text(encoding="ascii")), 0)
     except (OSError, ValueError):
         return False
-    return True
+    # The pid may be another's by now, or of one that has ended and was not waited for. Only then
+    # do we get the lock, for a moment in which nobody else can want it.
+    try:
+        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 # ----------------------------------------------------------------------------------- the process
