@@ -14,7 +14,20 @@ from bullpen.observe.pane import PaneVerdict
 from bullpen.observe.signature import PaneFacts, Process
 from bullpen.terminal.rules.screen import Cursor, Screen, read_screen
 
-__all__ = ["ClassScore", "Label", "Miss", "ProcessRow", "Report", "facts_of", "score", "screen_of"]
+__all__ = [
+    "NO_AGENT",
+    "ClassScore",
+    "Label",
+    "Miss",
+    "ProcessRow",
+    "Report",
+    "class_scores",
+    "facts_of",
+    "score",
+    "screen_of",
+    "waiting_recall",
+    "weighted_f1",
+]
 
 NO_AGENT = "none"
 MENU = "menu"
@@ -116,15 +129,13 @@ def score(judged: Sequence[tuple[Label, PaneVerdict]]) -> Report:
     pairs = [
         (label.activity, _found(verdict)) for label, verdict in judged if label.activity != MENU
     ]
-    classes = _classes(pairs)
-    total = sum(each.support for each in classes)
-    waiting = [found for expected, found in pairs if _is_waiting(expected)]
+    classes = class_scores(pairs)
     misses = [miss for label, verdict in judged if (miss := _miss(label, verdict))]
     counts = Counter(what for miss in misses for what in miss.what)
     return Report(
         rows=len(judged),
-        weighted_f1=_ratio(sum(each.f1 * each.support for each in classes), total),
-        waiting_recall=_ratio(sum(map(_is_waiting, waiting)), len(waiting)),
+        weighted_f1=weighted_f1(classes),
+        waiting_recall=waiting_recall(pairs),
         false_agents=counts["false agent"],
         approvals_called_idle=counts["approval called idle"],
         ready_errors=counts["typed where it must not"] + counts["held back where it could go"],
@@ -134,19 +145,8 @@ def score(judged: Sequence[tuple[Label, PaneVerdict]]) -> Report:
     )
 
 
-def _found(verdict: PaneVerdict) -> str:
-    return NO_AGENT if verdict.activity is None else verdict.activity.value
-
-
-def _is_waiting(activity: str) -> bool:
-    return activity in (Activity.WAITING_APPROVAL, Activity.WAITING_INPUT)
-
-
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else 1.0
-
-
-def _classes(pairs: Sequence[tuple[str, str]]) -> tuple[ClassScore, ...]:
+def class_scores(pairs: Sequence[tuple[str, str]]) -> tuple[ClassScore, ...]:
+    """Return how each class fares, from pairs of what is true and what was found."""
     expected = Counter(pair[0] for pair in pairs)
     found = Counter(pair[1] for pair in pairs)
     right = Counter(pair[0] for pair in pairs if pair[0] == pair[1])
@@ -160,6 +160,29 @@ def _classes(pairs: Sequence[tuple[str, str]]) -> tuple[ClassScore, ...]:
         )
         for label in sorted(expected | found)
     )
+
+
+def weighted_f1(classes: Sequence[ClassScore]) -> float:
+    """Return the mean of the classes' F1, each as often as it is true."""
+    return _ratio(sum(each.f1 * each.support for each in classes), sum(c.support for c in classes))
+
+
+def waiting_recall(pairs: Sequence[tuple[str, str]]) -> float:
+    """Return how much of what waits for somebody was found to wait."""
+    waiting = [found for expected, found in pairs if _is_waiting(expected)]
+    return _ratio(sum(map(_is_waiting, waiting)), len(waiting))
+
+
+def _found(verdict: PaneVerdict) -> str:
+    return NO_AGENT if verdict.activity is None else verdict.activity.value
+
+
+def _is_waiting(activity: str) -> bool:
+    return activity in (Activity.WAITING_APPROVAL, Activity.WAITING_INPUT)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 1.0
 
 
 def _miss(label: Label, verdict: PaneVerdict) -> Miss | None:
