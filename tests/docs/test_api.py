@@ -1,0 +1,35 @@
+"""The reference of the api has every method, param and refusal there is, and no other."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bullpen.api import methods
+from bullpen.connection import TypedNotification, TypedRequest
+from bullpen.model.reasons import Reason
+
+REFERENCE = (Path(__file__).parents[2] / "docs/reference/api.md").read_text(encoding="utf-8")
+TYPES = [
+    each
+    for each in vars(methods).values()
+    if isinstance(each, type)
+    and issubclass(each, (TypedRequest, TypedNotification))
+    and each.__module__ == methods.__name__
+]
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.METHOD)
+def test_every_method_has_its_row_with_its_params(
+    kind: "type[TypedRequest[object] | TypedNotification]",
+) -> None:
+    [row] = re.findall(rf"^\| `{re.escape(kind.METHOD)}` \| (.*?) \|", REFERENCE, re.MULTILINE)
+    fields = msgspec.structs.fields(kind)
+    shown = [f"`{each.name}`" + "?" * (not each.required) for each in fields]
+    assert row == (", ".join(shown) or "-")
+
+
+def test_the_table_of_refusals_is_the_codes() -> None:
+    shown = re.findall(r"^\| (-\d+) \| `(\w+)` \|$", REFERENCE, re.MULTILINE)
+    assert shown == [(str(each.value), each.word) for each in Reason]
