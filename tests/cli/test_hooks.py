@@ -108,6 +108,17 @@ def test_all_means_those_that_are_here(
     assert list((home / ".codex").iterdir()) == []
 
 
+def test_what_may_cost_more_is_installed_by_its_name_only(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    (home / ".config/opencode").mkdir(parents=True)
+    assert "opencode" not in run("install", "all").output
+    assert "registry" in run("install", "opencode").stdout
+    assert "opencode" in run("uninstall", "all").stdout
+    assert not (home / ".config/opencode/plugin").exists()
+
+
 def test_what_is_wrong_with_one_program_does_not_keep_it_from_the_others(
     settings: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """`bullpen hooks`: let agent programs tell us what they do, and no longer."""
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,6 +102,7 @@ def install(
     where = _where(scope, project)
     _act(
         program,
+        where,
         lambda provider: hooks.install(provider, dry_run=dry_run, **where),
         ("would be installed" if dry_run else "installed", "installed already"),
         as_json=as_json,
@@ -126,7 +128,7 @@ def check(program: str, *, scope: str | None, project: Path | None, as_json: boo
       2  wrong usage
     """  # noqa: D301 - click wants the character, not its name
     where = _where(scope, project)
-    outcomes, has_failed = _collect(program, lambda provider: hooks.check(provider, **where))
+    outcomes, has_failed = _collect(program, lambda each: hooks.check(each, **where), where)
     if as_json:
         print_json(programs=[_record(each) for each in outcomes])
     else:
@@ -162,6 +164,7 @@ def uninstall(
     where = _where(scope, project)
     _act(
         program,
+        where,
         lambda provider: hooks.uninstall(provider, dry_run=dry_run, **where),
         ("would be taken out" if dry_run else "taken out", "not installed"),
         as_json=as_json,
@@ -176,12 +179,20 @@ def _where(scope: str | None, project: Path | None) -> dict[str, Any]:
     return {"scope": chosen, "project": project}
 
 
-def _act(program: str, act: Act, words: tuple[str, str], *, as_json: bool, dry_run: bool) -> None:
+def _act(
+    program: str,
+    where: dict[str, Any],
+    act: Act,
+    words: tuple[str, str],
+    *,
+    as_json: bool,
+    dry_run: bool,
+) -> None:
     """Do something with one program or with all of them, and say what came of it.
 
     `words` are for something that has changed, and for something that has not.
     """
-    outcomes, has_failed = _collect(program, act)
+    outcomes, has_failed = _collect(program, act, where)
     if as_json:
         print_json(dry_run=dry_run, programs=[_record(each) for each in outcomes])
     else:
@@ -196,11 +207,11 @@ def _act(program: str, act: Act, words: tuple[str, str], *, as_json: bool, dry_r
         raise click.exceptions.Exit(1)
 
 
-def _collect(program: str, act: Act) -> tuple[list[HookOutcome], bool]:
+def _collect(program: str, act: Act, where: dict[str, Any]) -> tuple[list[HookOutcome], bool]:
     """Do something with each program; what is wrong with one does not keep it from the others."""
     outcomes: list[HookOutcome] = []
     has_failed = False
-    for provider in _chosen(program):
+    for provider in [Provider(program)] if program != ALL else _present(where):
         try:
             outcomes.append(act(provider))
         except HooksError as error:
@@ -209,14 +220,11 @@ def _collect(program: str, act: Act) -> tuple[list[HookOutcome], bool]:
     return outcomes, has_failed
 
 
-def _chosen(program: str) -> Sequence[Provider]:
-    if program != ALL:
-        return [Provider(program)]
-    return list(_present())
-
-
-def _present() -> Iterator[Provider]:
-    for provider in hooks.PROGRAMS:
+def _present(where: dict[str, Any]) -> Iterator[Provider]:
+    for provider, program in hooks.PROGRAMS.items():
+        path = hooks.settings_path(program, where["scope"], where["project"], os.environ)
+        if program.by_name_only and not path.exists():
+            continue
         if hooks.is_present(provider):
             yield provider
         else:

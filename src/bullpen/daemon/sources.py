@@ -181,7 +181,7 @@ def _gemini(around: Surroundings) -> Source:
 def _opencode(around: Surroundings) -> Source:
     from bullpen.observe.sources.opencode import OpencodeSource
 
-    return OpencodeSource(around.now)
+    return OpencodeSource(around.now, around.paths.spool)
 
 
 _MAKERS: dict[SourceKind, Callable[[Surroundings], Source]] = {

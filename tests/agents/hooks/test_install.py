@@ -25,6 +25,11 @@ from bullpen.model.states import Provider
 every_program = pytest.mark.parametrize(
     "program", PROGRAMS.values(), ids=lambda each: each.provider.value
 )
+every_document = pytest.mark.parametrize(
+    "program",
+    [each for each in PROGRAMS.values() if not each.is_plugin],
+    ids=lambda each: each.provider.value,
+)
 
 
 def settings_of(program: HookedProgram, home: Path) -> Path:
@@ -37,7 +42,7 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-@every_program
+@every_document
 def test_hooks_are_installed_checked_and_removed(program: HookedProgram, home: Path) -> None:
     path = write(settings_of(program, home), '{\r\n\t"mine": "ü"\r\n}')
     before = path.read_bytes()
@@ -65,6 +70,29 @@ def test_a_file_of_ours_alone_is_removed_again(program: HookedProgram, home: Pat
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     uninstall(program.provider)
     assert not path.parent.exists()
+
+
+def test_a_plugin_is_a_file_of_ours_alone(home: Path) -> None:
+    installed = install(Provider.OPENCODE)
+    assert installed.path == home / ".config/opencode/plugin/bullpen.js"
+    written = installed.path.read_text()
+    assert (
+        json.dumps(["-I", "-S", str(Path(files.__file__).with_name("shim.py")), "opencode"])[1:-1]
+        in written
+    )
+    installed.path.write_text(written.replace("shim.py", "older.py"))
+    assert set(check(Provider.OPENCODE).events.values()) == {EventState.OUTDATED}
+    assert install(Provider.OPENCODE).has_changed
+    assert installed.path.read_text() == written
+    assert not install(Provider.OPENCODE).has_changed
+
+
+def test_a_plugin_of_somebody_else_is_left_alone(home: Path) -> None:
+    path = write(home / ".config/opencode/plugin/bullpen.js", "export const Theirs = 1\n")
+    for act in (install, check, uninstall):
+        with pytest.raises(SettingsError, match="it is not a file of ours"):
+            act(Provider.OPENCODE)
+    assert path.read_text() == "export const Theirs = 1\n"
 
 
 def test_a_directory_that_was_there_or_is_used_stays(home: Path) -> None:
@@ -192,6 +220,7 @@ def test_the_directories_follow_the_programs_own_variables(home: Path) -> None:
         (Provider.CLAUDE, "CLAUDE_CONFIG_DIR", "settings.json"),
         (Provider.CODEX, "CODEX_HOME", "hooks.json"),
         (Provider.COPILOT, "COPILOT_HOME", "settings.json"),
+        (Provider.OPENCODE, "XDG_CONFIG_HOME", "opencode/plugin/bullpen.js"),
     ]:
         elsewhere = home / provider
         assert install(provider, environment={variable: str(elsewhere)}).path == elsewhere / name

@@ -13,6 +13,7 @@ from bullpen.agents.hooks.install import (
     check,
     install,
     is_present,
+    settings_path,
     uninstall,
 )
 from bullpen.agents.hooks.merge import EventState
@@ -29,5 +30,6 @@ __all__ = [
     "check",
     "install",
     "is_present",
+    "settings_path",
     "uninstall",
 ]

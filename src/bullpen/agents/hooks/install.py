@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from bullpen.agents.hooks import files, merge
+from bullpen.agents.hooks import files, merge, plugin
 from bullpen.agents.hooks.errors import MalformedDocumentError, SettingsError, UnsupportedError
 from bullpen.agents.hooks.merge import EventState
 from bullpen.agents.hooks.programs import PROGRAMS, HookedProgram, Runner
@@ -79,8 +79,9 @@ def install(
         SettingsError: its settings cannot be understood or changed; they are as before.
     """
     site = _Site.find(provider, scope, project, environment, runner)
+    how = plugin if site.program.is_plugin else merge
     with site.errors():
-        text = merge.put_in(site.text, site.program, site.runner, new_flags=site.new_flags())
+        text = how.put_in(site.text, site.program, site.runner, new_flags=site.new_flags())
     return site.finish(text, dry_run=dry_run)
 
 
@@ -113,7 +114,10 @@ def uninstall(
     text, flags = site.text, frozenset[str]()
     if text is not None:
         with site.errors():
-            text, flags = merge.take_out(text, site.program)
+            if site.program.is_plugin:
+                text, flags = plugin.take_out(text)
+            else:
+                text, flags = merge.take_out(text, site.program)
     return site.finish(text, dry_run=dry_run, with_directory=merge.NEW_DIRECTORY in flags)
 
 
@@ -198,8 +202,9 @@ class _Site(msgspec.Struct, frozen=True):
         return self.outcome(text, has_changed=new != self.whole)
 
     def outcome(self, text: str | None, *, has_changed: bool = False) -> HookOutcome:
+        how = plugin if self.program.is_plugin else merge
         with self.errors():
-            events = merge.inspect(text, self.program, self.runner)
+            events = how.inspect(text, self.program, self.runner)
         return HookOutcome(
             provider=self.program.provider,
             scope=self.scope,

@@ -51,7 +51,7 @@ class HookedProgram:
     title: str
     events: tuple[str, ...]
     user_file: tuple[str, str, str]
-    """The variable that names its directory, the directory below the home, and the file in it."""
+    """The variable that names a directory, that directory below the home, and the file in it."""
     project_file: str
     command_key: str = "command"
     timeout: tuple[str, int] = ("timeout", 5)
@@ -59,9 +59,13 @@ class HookedProgram:
     """Whether hooks stand in groups, each with a list of them."""
     takes_comments: bool = False
     background: frozenset[str] = frozenset()
-    """Events whose hooks it need not wait for: what comes before and after says the same."""
+    """Events whose hooks it need not wait for."""
     named: bool = False
     """Whether it shows a hook by its name, where it has one."""
+    is_plugin: bool = False
+    """Whether it takes a file of code instead of entries in a list."""
+    by_name_only: bool = False
+    """Whether it is not among all programs, for it may cost more than it should."""
     note: str = ""
 
     def entry(self, event: str, command: str) -> dict[str, Any]:
@@ -96,19 +100,14 @@ PROGRAMS: dict[Provider, HookedProgram] = {
             "SubagentStart",
             "SubagentStop",
             "PreCompact",
+            "PostCompact",
+            "PermissionDenied",
+            "Elicitation",
+            "ElicitationResult",
         ),
-        # Not PreToolUse: PermissionRequest follows it at once, and must be heard after it. Not
-        # SessionEnd: what still runs then is killed.
-        background=frozenset(
-            {
-                "PostToolUse",
-                "PostToolUseFailure",
-                "Notification",
-                "SubagentStart",
-                "SubagentStop",
-                "PreCompact",
-            }
-        ),
+        # Only what decides nothing. Two hooks that are not waited for may overtake each other: the
+        # end of a tool was heard after the end of its turn.
+        background=frozenset({"Notification", "SubagentStart", "SubagentStop", "PreCompact"}),
     ),
     Provider.CODEX: HookedProgram(
         provider=Provider.CODEX,
@@ -170,6 +169,27 @@ PROGRAMS: dict[Provider, HookedProgram] = {
             "agentStop",
             "errorOccurred",
         ),
+    ),
+    Provider.OPENCODE: HookedProgram(
+        provider=Provider.OPENCODE,
+        title="opencode",
+        user_file=("XDG_CONFIG_HOME", ".config", "opencode/plugin/bullpen.js"),
+        project_file=".opencode/plugin/bullpen.js",
+        is_plugin=True,
+        by_name_only=True,  # without its registry it then waits at its start for over a minute
+        events=(
+            "session.created",
+            "session.updated",
+            "session.status",
+            "session.error",
+            "permission.asked",
+            "permission.replied",
+            "question.asked",
+            "question.replied",
+            "question.rejected",
+            "disposed",
+        ),
+        note="With a plugin opencode needs its registry at its start, and waits long without it.",
     ),
 }
 """The programs that have hooks."""

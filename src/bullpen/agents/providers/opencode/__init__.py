@@ -1,0 +1,1 @@
+"""opencode: what our plugin hears of it."""
