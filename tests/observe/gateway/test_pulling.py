@@ -10,21 +10,23 @@ import msgspec
 import pytest
 
 from bullpen.api.errors import ApiError
-from bullpen.api.methods import PullEvents
+from bullpen.api.methods import DeliverRaw, PullEvents
 from bullpen.connection import (
     Connection,
     Context,
+    RpcError,
     Transport,
     channel_pair,
     listen_unix,
     open_transport,
 )
+from bullpen.model.observations import Origin
 from bullpen.model.reasons import Reason
 from bullpen.model.records import Restored
 from bullpen.model.sources import CursorState, SourceHealth
 from bullpen.model.states import HealthStatus, RegistryState, SourceKind
 from bullpen.observe.deliveries import DeliveryLimits
-from bullpen.observe.feed import OpenTransport
+from bullpen.observe.feed import OpenTransport, Unreachable
 from bullpen.observe.gateway import Gateway, GatewayLimits
 from bullpen.observe.sources.port import SourceTrouble
 from bullpen.testing.tmux import eventually
@@ -282,6 +284,69 @@ async def test_a_source_that_lost_something_says_so_at_the_gateway(over: str, ho
         health = dict(gateway.health())[HOOKS]
         assert health.status is HealthStatus.DEGRADED
         assert health.dropped == {"buffer_full": 3}
+
+
+@over_both
+async def test_what_a_program_pushed_is_handed_to_its_source(over: str, home: Path) -> None:
+    time = Time()
+    source = FakeSource(time)
+    async with served(over, source, home) as way, open_gateway(time) as gateway:
+        gateway.attach(HOOKS, way)
+        await gateway.pull_sources()
+        pushed = DeliverRaw(at=NOON, origin=Origin(pid=7), payload={"hook": "Stop"})
+        await gateway.deliver(HOOKS, pushed)
+        assert source.delivered == [({"hook": "Stop"}, NOON, Origin(pid=7))]
+        assert await gateway.wait_for_events(5)
+        assert await gateway.pull_sources(only_nudged=True) == 1
+        with pytest.raises(RpcError) as caught:
+            await gateway.deliver(POLLER, pushed)
+        assert caught.value.code == Reason.SOURCE_REGISTRY_MISS
+
+
+@over_both
+async def test_a_pull_and_a_delivery_at_the_same_time_connect_once(over: str, home: Path) -> None:
+    time = Time()
+    source = FakeSource(time)
+    async with served(over, source, home) as way, open_gateway(time) as gateway:
+        connections = 0
+
+        async def count() -> Transport:
+            nonlocal connections
+            connections += 1
+            await asyncio.sleep(0)
+            return await _transport(way)
+
+        gateway.attach(HOOKS, count)
+        pushed = DeliverRaw(at=NOON, origin=Origin(), payload={})
+        await asyncio.gather(
+            gateway.pull_sources(), gateway.deliver(HOOKS, pushed), gateway.deliver(HOOKS, pushed)
+        )
+        assert (connections, len(source.delivered)) == (1, 2)
+
+
+async def test_what_was_pushed_to_a_source_out_of_reach_is_refused() -> None:
+    gateway = new_gateway(Time())
+    gateway.attach(HOOKS, lambda: open_transport("unix:///nowhere"))
+    feed = gateway._feeds[HOOKS]
+    pushed = DeliverRaw(at=NOON, origin=Origin(), payload={})
+    with pytest.raises(ApiError) as caught:
+        await gateway.deliver(HOOKS, pushed)
+    assert caught.value.reason is Reason.SOURCE_INADMISSIBLE
+    await gateway.aclose()
+    with pytest.raises(Unreachable, match="connection closed"):  # and it is not even tried
+        await feed.deliver(pushed)
+
+
+async def test_the_notice_of_a_source_that_is_gone_wakes_nobody(home: Path) -> None:
+    time = Time()
+    source = FakeSource(time)
+    async with open_gateway(time) as gateway:
+        async with served("channel", source, home) as way:
+            gateway.attach(HOOKS, way)
+            await gateway.pull_sources()
+            source.say("1")
+            assert await gateway.wait_for_events(5)
+        assert not await gateway.wait_for_events(0.01)
 
 
 # ------------------------------------------------------------------------------------ sockets alone
