@@ -12,7 +12,7 @@ What changes with every look (a clock in a status line, a spinner) is in what is
 reason to tell it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -174,10 +174,13 @@ def report_of(sight: Sight, watch: PaneWatch) -> PollReport:
     )
 
 
-def place_of(listed: Sequence[PaneInfo], socket_path: str) -> PanePlace:
+def place_of(
+    listed: Sequence[PaneInfo], socket_path: str, host_names: Collection[str] = ()
+) -> PanePlace:
     """Return where a pane is, which is listed once for each session it can be seen in.
 
-    Of several places it is the one where it can be seen now, else the first.
+    Of several places it is the one where it can be seen now, else the first. The machine's own
+    name is no title: tmux gives it to every pane whose program has set none.
     """
     info = next((each for each in listed if each.is_visible), listed[0])
     names = (each.session_name for each in listed if each.session_id != info.session_id)
@@ -198,7 +201,7 @@ def place_of(listed: Sequence[PaneInfo], socket_path: str) -> PanePlace:
         is_dead=info.is_dead,
         current_command=info.current_command,
         current_path=info.current_path,
-        title=info.title,
+        title="" if info.title in host_names else info.title,
         also_in=tuple(dict.fromkeys(names)),
     )
 

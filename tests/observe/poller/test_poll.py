@@ -276,3 +276,11 @@ def test_a_pane_of_a_linked_window_is_where_it_can_be_seen_and_also_elsewhere() 
     assert place.also_in == ("one", "two")
     hidden = place_of([pane(session_attached=0, session_name="one")], "/tmp/s")
     assert (hidden.session_name, hidden.is_visible, hidden.tmux_socket) == ("one", False, "/tmp/s")
+
+
+@pytest.mark.requirement("TTL-6", "TTL-7")
+def test_the_name_of_the_machine_is_no_title() -> None:
+    names = frozenset(["box.example", "box"])
+    for title in names:
+        assert place_of([pane(title=title)], "/tmp/s", names).title == ""
+    assert place_of([pane(title="box of tricks")], "/tmp/s", names).title == "box of tricks"

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -91,6 +92,7 @@ class PollerSource(Source):
             next_number=self._next_number,
             listeners=tuple(listeners),
             is_listening=is_listening,
+            host_names=_host_names(),
         )
         self._troubles: tuple[str, ...] = ()
 
@@ -209,3 +211,8 @@ class PollerSource(Source):
             logger.info("everything can be seen again")
         if troubles:
             raise SourceTrouble("; ".join(troubles), is_down=is_blind)
+
+
+def _host_names() -> frozenset[str]:
+    name = socket.gethostname()
+    return frozenset([name, name.partition(".")[0]]) - {""}

@@ -84,6 +84,8 @@ class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
     listeners: Sequence[ScreenListener] = ()
     is_listening: Callable[[TmuxTarget], Awaitable[bool]]
     """Tells whether there is still a server behind a socket."""
+    host_names: frozenset[str] = frozenset()
+    """What tmux calls a pane whose program has set no title."""
 
 
 class _Pane:
@@ -282,7 +284,7 @@ class ServerWatch:
         has_agent = pane.judged.provider is not None
         return Sight(
             judged=pane.judged,
-            place=place_of(pane.listed, self.target.socket_path),
+            place=place_of(pane.listed, self.target.socket_path, self._settings.host_names),
             agent=_mark(front.agent) if has_agent and front.agent else None,
             processes=None if below is None else tuple(map(_mark, below[:MOST_PROCESSES])),
             is_agent_gone=not has_agent and bool(below) and not front.agents,
