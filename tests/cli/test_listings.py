@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
+from bullpen.api.methods import DaemonInfo
 from bullpen.cli.status import monitoring, summary_lines
 from bullpen.model.alerts import Alert, AlertLevel, ResolvePolicy
 from bullpen.model.sources import SourceHealth
 from bullpen.model.states import Activity, HealthStatus, SourceKind
+from bullpen.model.version import VERSION
 from bullpen.model.views import Summary
 from bullpen.testing.daemon import FakeDaemon, agent_state, pane_state
 from tests.cli.commands import execute, invoke, show
@@ -191,6 +193,39 @@ def test_what_a_source_told_is_counted() -> None:
     [line] = listing([(SourceKind.CLAUDE_HOOKS, health)], [], now)
     assert "last 1m ago  12 taken, refused: 1 invalid_source_event, 2 late_event" in line
     assert line.endswith("2.1.0")
+
+
+@pytest.mark.requirement("ERR-10", "RT-5")
+def test_a_source_with_nothing_to_look_at_is_no_trouble() -> None:
+    from bullpen.cli.doctor import daemon_checks
+    from bullpen.cli.sources import listing
+
+    now = datetime.now(UTC)
+    health = SourceHealth(
+        status=DEGRADED, checked_at=now, reason="codex is not installed", is_absent=True
+    )
+    summary = Summary(
+        sources={"poller": HEALTHY, "codex_appserver": DEGRADED}, absent=("codex_appserver",)
+    )
+    assert monitoring(summary) == "on"
+    assert "codex_appserver=absent" in summary_lines(summary)[1]
+    told = [(SourceKind.CODEX_APPSERVER, health)]
+    [line] = listing(told, [], now)
+    assert "- absent" in line
+    assert "codex is not installed" in line
+    info = DaemonInfo(
+        pid=1,
+        version=VERSION,
+        protocol_version=1,
+        nonce="n",
+        started_at=now,
+        socket_path="/s",
+        state_path="/d",
+        log_path="/l",
+    )
+    checks = {each.name: each for each in daemon_checks(info, told, (), None)}
+    assert checks["source codex_appserver"].level == "ok"
+    assert checks["source codex_appserver"].said == "absent: codex is not installed"
 
 
 async def test_alerts_are_listed_and_acknowledged(daemon: FakeDaemon) -> None:

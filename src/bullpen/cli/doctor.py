@@ -245,6 +245,8 @@ def daemon_checks(
     for kind, each in sorted(health):
         if each.status is HealthStatus.HEALTHY:
             yield Check(f"source {kind}", OK, each.version or each.status)
+        elif each.is_absent:
+            yield Check(f"source {kind}", OK, f"absent: {each.reason}")
         else:
             level = BAD if kind is SourceKind.POLLER and each.status is HealthStatus.DOWN else WARN
             said = f"{each.status}: {each.reason or 'it does not say why'}"

@@ -10,7 +10,7 @@ from bullpen.api.methods import GetLatency, ListSourceHealth, ListSourceRegistry
 from bullpen.cli.calls import ask_all
 from bullpen.cli.options import json_option, no_start_option
 from bullpen.cli.output import Cell, columns, print_json, terminal_width, text, word_cell
-from bullpen.model.appearance import HEALTH, age_words
+from bullpen.model.appearance import ABSENT, HEALTH, age_words
 from bullpen.model.sources import SourceHealth, SourceRegistration
 from bullpen.model.states import SourceKind
 
@@ -68,10 +68,16 @@ def _row(kind: SourceKind, health: SourceHealth, state: str, now: datetime) -> l
     dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(health.dropped.items()))
     return [
         Cell(kind),
-        word_cell(HEALTH[health.status], health.status),
+        _status_cell(health),
         Cell(state),
         Cell(f"last {age_words((now - last).total_seconds())} ago" if last else "nothing yet"),
         Cell(f"{health.accepted} taken" + (f", refused: {dropped}" if dropped else "")),
         text(health.reason),
         text(health.version),
     ]
+
+
+def _status_cell(health: SourceHealth) -> Cell:
+    if health.is_absent:
+        return word_cell(ABSENT, "absent")
+    return word_cell(HEALTH[health.status], health.status)

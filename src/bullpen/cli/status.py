@@ -48,7 +48,10 @@ def command(context: click.Context, *, as_json: bool) -> None:
 def summary_lines(summary: Summary) -> list[str]:
     """Return what is said of it all."""
     in_panes = summary.panes - summary.unmanaged
-    sources = ", ".join(f"{kind}={status}" for kind, status in sorted(summary.sources.items()))
+    sources = ", ".join(
+        f"{kind}={'absent' if kind in summary.absent else status}"
+        for kind, status in sorted(summary.sources.items())
+    )
     lines = [
         f"Panes: {summary.panes} total ({in_panes} agents, {summary.unmanaged} unmanaged)",
         f"Sources: {sources or 'none'}",
@@ -61,7 +64,7 @@ def summary_lines(summary: Summary) -> list[str]:
 
 def monitoring(summary: Summary) -> str:
     """Return whether it can go on: `on`, `limited` (some sources see less), or `stopped`."""
-    health = set(summary.sources.values())
+    health = {each for kind, each in summary.sources.items() if kind not in summary.absent}
     if not health - {HealthStatus.DOWN}:
         return "stopped"
     return "on" if health == {HealthStatus.HEALTHY} else "limited"

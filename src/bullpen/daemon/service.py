@@ -97,13 +97,15 @@ class Service:
     def summary(self) -> Summary:
         """Return all of it in numbers."""
         agents, panes = self._projection.agents(), self._projection.panes()
+        health = self._gateway.health()
         return Summary(
             version=self._projection.version,
             panes=len(panes),
             agents=len(agents),
             unmanaged=sum(each.presence is Presence.UNMANAGED for each in panes),
             activities=dict(Counter(each.activity.value for each in agents)),
-            sources={kind.value: each.status for kind, each in self._gateway.health()},
+            sources={kind.value: each.status for kind, each in health},
+            absent=tuple(kind.value for kind, each in health if each.is_absent),
             alerts=len(self._alarms.open),
         )
 

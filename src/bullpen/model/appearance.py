@@ -14,6 +14,7 @@ from bullpen.model.states import Activity, EvidenceMode, HealthStatus
 from bullpen.model.views import Summary
 
 __all__ = [
+    "ABSENT",
     "ACTIVITIES",
     "ALERTS",
     "EVIDENCE",
@@ -52,6 +53,9 @@ HEALTH: dict[HealthStatus, Appearance] = {
     HealthStatus.DEGRADED: Appearance("▲", "yellow"),
     HealthStatus.DOWN: Appearance("✗", "red"),
 }
+
+ABSENT = Appearance("-", None)
+"""A source that has nothing to look at on this machine."""
 
 ALERTS: dict[AlertLevel, Appearance] = {
     AlertLevel.WARN: Appearance("▲", "yellow"),

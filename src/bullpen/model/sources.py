@@ -16,6 +16,8 @@ class SourceHealth(msgspec.Struct, frozen=True, kw_only=True):
     checked_at: datetime
     reason: str = ""
     """Why it is not healthy, in words for a person."""
+    is_absent: bool = False
+    """What it looks at is not on this machine: it sees nothing, and nothing is wrong with it."""
     last_event_at: datetime | None = None
     accepted: int = 0
     dropped: dict[str, int] = {}

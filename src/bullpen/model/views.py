@@ -150,6 +150,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     activities: dict[str, int] = {}
     """How many agents are doing what."""
     sources: dict[str, HealthStatus] = {}
+    absent: tuple[str, ...] = ()
+    """Those of them that have nothing to look at on this machine, which is no trouble."""
     alerts: int = 0
     """How many alerts are open."""
 

@@ -592,6 +592,7 @@ class Gateway:
             status=status,
             checked_at=record.checked_at,
             reason=reason,
+            is_absent=record.is_absent,
             last_event_at=record.last_event_at,
             accepted=record.accepted,
             dropped=dict(record.dropped + record.dropped_there),
@@ -649,6 +650,7 @@ class _Record:
     def __init__(self, now: datetime) -> None:
         self.status = HealthStatus.DEGRADED
         self.reason = "it was not heard of yet"
+        self.is_absent = False
         self.checked_at = now
         self.last_event_at: datetime | None = None
         self.accepted = 0
@@ -660,6 +662,7 @@ class _Record:
     def note_report(self, health: SourceHealth, now: datetime) -> None:
         """Take a source's own word on how it fares."""
         self.status, self.reason = health.status, health.reason
+        self.is_absent = health.is_absent
         self.checked_at = health.checked_at if health.checked_at.tzinfo else now
         self.dropped_there = Counter(health.dropped)
         self.version = health.version
@@ -668,7 +671,7 @@ class _Record:
     def note_unreachable(self, reason: str, now: datetime) -> None:
         """Note that it could not be asked; how bad that is depends on for how long."""
         self.status = status_when_unreachable((now - self._reached_at).total_seconds())
-        self.reason, self.checked_at = reason, now
+        self.reason, self.checked_at, self.is_absent = reason, now, False
 
 
 class _Default:

@@ -180,8 +180,9 @@ async def test_without_codex_on_the_path_there_is_a_reason_and_no_crash(
     for _ in range(2):
         with pytest.raises(SourceTrouble) as caught:
             await source.look()
-        assert caught.value.is_down
-        assert "cannot run 'codex'" in str(caught.value)
+        assert caught.value.is_absent
+        assert not caught.value.is_down
+        assert str(caught.value) == "codex is not installed"
     assert not source.is_alive
     await source.aclose()
 

@@ -16,6 +16,7 @@ import itertools
 import logging
 import os
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -199,6 +200,8 @@ class CodexAppServer(Source):
                 socket = None
             if socket is None and (self._link is not None or not self._starting.may_try(now)):
                 return
+            if socket is None and not await asyncio.to_thread(self._is_installed):
+                raise SourceTrouble(f"{self._command[0]} is not installed", is_absent=True)
             self._attempt = asyncio.create_task(self._attach(socket), name="codex:attach")
         patience = self._patience_seconds if self._link is None else JOIN_SECONDS
         await asyncio.wait([self._attempt], timeout=patience)
@@ -262,6 +265,10 @@ class CodexAppServer(Source):
         whose = "shared" if is_shared else "started by us"
         logger.info("codex app-server %s, %s, is connected", self.version, whose)
         return _Link(connection, watch, is_shared=is_shared, since=self._clock())
+
+    def _is_installed(self) -> bool:
+        environment = os.environ if self._environment is None else self._environment
+        return shutil.which(self._command[0], path=environment.get("PATH")) is not None
 
     def _find_socket(self) -> str | None:
         """Return the socket of a shared server: of ours, and not of one that just starts."""

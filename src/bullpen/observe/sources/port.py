@@ -17,11 +17,15 @@ Now = Callable[[], datetime]
 
 
 class SourceTrouble(BullpenError):
-    """A source cannot see all it should. It goes on looking; `is_down` says it sees nothing."""
+    """A source cannot see all it should. It goes on looking; `is_down` says it sees nothing.
 
-    def __init__(self, message: str, *, is_down: bool = False) -> None:
+    `is_absent` says there is nothing to see: the program it would look at is not installed.
+    """
+
+    def __init__(self, message: str, *, is_down: bool = False, is_absent: bool = False) -> None:
         super().__init__(message)
         self.is_down = is_down
+        self.is_absent = is_absent
 
 
 class Source(abc.ABC):

@@ -97,6 +97,7 @@ class SourceServer:
         )
         at = now()
         self._health = Health(HealthStatus.DEGRADED, at, at, "it has not looked yet")
+        self._is_absent = False
         self._last_event_at: datetime | None = None
         self._lost_at: datetime | None = None
         self._refused = 0  # observations that cannot be written
@@ -140,6 +141,7 @@ class SourceServer:
             status=status,
             checked_at=health.checked_at,
             reason=reason,
+            is_absent=self._is_absent,
             last_event_at=self._last_event_at,
             dropped={name: count for name, count in dropped.items() if count},
             version=self._source.version,
@@ -222,7 +224,11 @@ class SourceServer:
 
     def _note_error(self, error: BaseException) -> None:
         if isinstance(error, SourceTrouble):
-            self._note(Look.BLIND if error.is_down else Look.PARTIAL, str(error))
+            self._note(
+                Look.BLIND if error.is_down else Look.PARTIAL,
+                str(error),
+                is_absent=error.is_absent,
+            )
         else:
             self._log_once(error, "looking crashed")
             self._note(Look.FAILED, f"it crashed: {type(error).__name__}: {error}")
@@ -240,12 +246,15 @@ class SourceServer:
         self._logged[crash] = None
         logger.error("%s: %s", self._source.kind, what, exc_info=error)
 
-    def _note(self, look: Look, reason: str = "") -> None:
+    def _note(self, look: Look, reason: str = "", *, is_absent: bool = False) -> None:
         self._health = step(self._health, look, self._now(), reason)
         status = self._health.status
+        if look is not Look.EMITTED:
+            self._is_absent = is_absent
         if look is not Look.EMITTED and status is not self._logged_status:
             self._logged_status = status
-            level = logging.INFO if status is HealthStatus.HEALTHY else logging.WARNING
+            is_fine = is_absent or status is HealthStatus.HEALTHY
+            level = logging.INFO if is_fine else logging.WARNING
             logger.log(
                 level, "%s is %s %s", self._source.kind, status, f"({reason})" * bool(reason)
             )
