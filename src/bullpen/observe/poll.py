@@ -30,7 +30,7 @@ from bullpen.terminal.tmux.listing import PaneInfo
 
 __all__ = ["Pace", "PaneWatch", "PollReport", "ProcessMark", "Sight", "place_of", "report_of"]
 
-REFRESH_SECONDS = 10.0
+REFRESH_SECONDS = 300.0  # whoever folds forgets nothing; each one is a row in the log
 MOST_PROCESSES = 64  # of a pane that are told of, those nearest to it first
 MOST_LOSERS = 5
 
