@@ -248,6 +248,7 @@ HEALTH = Table(
     Column("accepted", INTEGER, "health.accepted"),
     Column("dropped", JSON, "health.dropped"),
     Column("version", TEXT, "health.version"),
+    Column("is_absent", JSON, "health.is_absent"),
 )
 
 ALERTS = Table(
