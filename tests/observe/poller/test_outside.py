@@ -34,7 +34,9 @@ class Outside:
         self.time = Time()
         self.said: list[Observation] = []
         self.numbers = iter(range(1_000_000))
-        self.agents = OutsideAgents(Programs(RULES), self.said.append, lambda: next(self.numbers))
+        self.agents = OutsideAgents(
+            Programs(RULES), self.said.append, lambda: next(self.numbers), refresh_seconds=10.0
+        )
 
     async def look(
         self, *processes: ProcessInfo, servers: tuple[int, ...] = (), panes: tuple[str, ...] = ()

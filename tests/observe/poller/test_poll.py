@@ -27,7 +27,7 @@ from bullpen.terminal.rules.engine import Evidence, Loser, Verdict
 from tests.terminal.tmux.listed import pane
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-PACE = Pace.of(1.0)
+PACE = Pace.of(1.0, refresh_seconds=10.0)
 REFRESH_LOOKS = 10
 
 

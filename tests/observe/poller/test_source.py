@@ -57,7 +57,7 @@ class World:
             finder=self.finder,
             processes=self.processes,
             make_runner=self.finder.runner,
-            **options,
+            **{"refresh_seconds": 10.0, **options},
         )
 
     def put_agent(
