@@ -167,7 +167,7 @@ def test_servers_are_told_apart_where_there_are_several() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "shown"), [(60, ""), (80, "codex"), (100, "codex /x"), (140, "codex /x fix")]
+    ("width", "shown"), [(60, ""), (72, "codex"), (80, "codex /x"), (100, "codex /x fix")]
 )
 def test_columns_give_way_from_the_right(width: int, shown: str) -> None:
     lines = board_lines([agent_state("it", provider=Provider.CODEX)], known=lambda _: ("/x", "fix"))

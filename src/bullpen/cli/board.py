@@ -1,12 +1,22 @@
 """Bare `bullpen`, in a terminal: the live board."""
 
-from importlib import import_module
+import os
+import sys
 
 from bullpen.cli.options import socket_path
 
-__all__ = ["show"]
+__all__ = ["show", "show_demo"]
 
 
 def show() -> None:
     """Show the board until it is left."""
-    import_module("bullpen.tui.app").run(socket_path=socket_path())
+    from bullpen.tui.app import run
+
+    run(socket_path=socket_path())
+
+
+def show_demo() -> None:
+    """Become the demonstration, which has agents and a daemon of its own."""
+    sys.stdout.flush()
+    program = [sys.executable, "-P", "-m", "bullpen.testing.demo"]
+    os.execv(program[0], program)  # noqa: S606 - there is no shell in it

@@ -102,22 +102,29 @@ class LazyGroup(click.Group):
 @click.version_option(
     VERSION, "-V", "--version", prog_name="bullpen", message="%(prog)s %(version)s"
 )
+@click.option("--demo", is_flag=True, help="Show the board with agents that only pretend.")
 @click.pass_context
-def bullpen(context: click.Context) -> None:
+def bullpen(context: click.Context, *, demo: bool) -> None:
     """An open room for coding agents: see what each of them is doing, and how we know.
 
-    Without a command it shows the board, or, where nobody could see one, the same as ls.
+    Without a command it shows the board, or, where nobody could see one, the same as ls. With
+    --demo the agents on it live in a tmux server of their own, which ends with the board.
 
     \b
     Examples:
       bullpen
+      bullpen --demo
       bullpen ls --waiting
       bullpen wait claude-1 --until done && make test
       bullpen explain claude-1
     """  # noqa: D301 - click wants the character, not its name
     if context.invoked_subcommand is not None:
+        if demo:
+            raise click.UsageError("--demo shows the board, and takes no command")
         return
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if demo:
+        from bullpen.cli.board import show_demo as show
+    elif sys.stdin.isatty() and sys.stdout.isatty():
         from bullpen.cli.board import show
     else:
         from bullpen.cli.ls import show

@@ -30,13 +30,13 @@ LIFE = (
     ("running", 7.0),
     ("waiting_approval", 8.0),
     ("running", 5.0),
-    ("idle", 6.0),
+    ("idle", 8.0),
     ("running", 4.0),
     ("error", 5.0),
     ("running", 4.0),
     ("waiting_input", 7.0),
     ("rate_limited", 5.0),
-    ("idle", 4.0),
+    ("idle", 6.0),
     ("exit", 0.0),
 )
 """What an agent lives through, and how long each phase takes."""

@@ -181,7 +181,8 @@ class BoardApp(App[None]):
         if self._ticks % BRANCH_TICKS == 0:
             self._begin(self._look_up_branches, "branches")
         self._ticks += 1
-        self._fill_panel()
+        if not any(each.group == "panel" and each.is_running for each in self.workers):
+            self._fill_panel()
 
     async def _look_up_branches(self) -> None:
         wanted = self._directories()

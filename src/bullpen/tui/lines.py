@@ -35,8 +35,7 @@ STATE_WIDTH = max(map(len, Activity)) + 2
 AGE_WIDTH = 4
 PROVIDER_WIDTH = 8
 NAME_WIDTHS = (12, 24)
-TITLE_AT_LEAST = 16
-PROVIDER_FROM, DIRECTORY_FROM, BRANCH_FROM = 72, 96, 112
+PROVIDER_FROM, DIRECTORY_FROM, BRANCH_FROM = 70, 80, 100
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
