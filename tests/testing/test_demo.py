@@ -66,8 +66,9 @@ def place(home: Path) -> Path:
 
 async def demo_in(tmux: PrivateTmux, place: Path) -> str:
     command = shlex.join([sys.executable, "-m", "bullpen", "--demo"])
-    await tmux.run("set-option", "-g", "default-size", "120x30")
-    return await tmux.new_pane(f"TMPDIR={place} {command}; printf 'ended with %s.' $?; exec cat")
+    pane = await tmux.new_pane(f"TMPDIR={place} {command}; printf 'ended with %s.' $?; exec cat")
+    await tmux.run("resize-window", "-t", pane, "-x", "120", "-y", "30")
+    return pane
 
 
 @pytest.mark.timeout(120)
@@ -79,7 +80,7 @@ async def test_the_board_shows_the_agents_and_q_ends_everything(place: Path) -> 
         async def has_shown_them() -> bool:
             screen = await tmux.screen(pane)
             seen.update(re.findall(r"[●◆✓✗▲○] ([a-z_]+) +~", screen))
-            return {"running", "waiting_approval", "idle"} <= seen
+            return {"running", "waiting_approval", "idle"} <= seen and "fix-cart" in screen
 
         await until(has_shown_them)
         screen = await tmux.screen(pane)
