@@ -78,6 +78,22 @@ def test_who_is_asked_is_known_by_the_request() -> None:
     assert fact.payload["tool"] == "shell"
 
 
+def test_one_answer_of_two_does_not_hide_that_somebody_is_asked() -> None:
+    record = SessionRecord()
+    record.read(line("permission.requested", requestId="r1"))
+    record.read(line("permission.requested", requestId="r2"))
+    told = []
+    for each in [
+        line("permission.completed", requestId="r1", result={"kind": "approved"}),
+        line("tool.execution_complete", toolCallId="t1", success=True),
+        line("permission.completed", requestId="r2", result={"kind": "approved"}),
+    ]:
+        fact = record.read(each)
+        assert fact is not None
+        told.append(fact.event_type)
+    assert told == ["parallel.approval.granted", "parallel.tool.completed", "approval.granted"]
+
+
 def test_a_subagent_says_nothing_about_the_session_but_that_somebody_is_asked() -> None:
     record = SessionRecord()
     record.read(line("assistant.turn_start"))

@@ -235,6 +235,13 @@ def test_a_comment_behind_the_last_line_stays_with_it() -> None:
     assert lines[-4:] == ["  }", "  /* and", "     no more */", "}"]
 
 
+def test_lines_end_as_they_do_in_the_document() -> None:
+    text = '{\r\n  "theme": "dark" // at night\r\n}\r\n'
+    installed = put_in(text, COPILOT, RUNNER)
+    assert installed.count("\n") == installed.count("\r\n") == installed.count("\r")
+    assert '"theme": "dark", // at night\r\n  "hooks": {\r\n' in installed
+
+
 @pytest.mark.parametrize(
     ("text", "flag"),
     [

@@ -282,6 +282,14 @@ def test_a_full_disk_is_no_reason_to_fail(spool: Path) -> None:
     assert list(spool.iterdir()) == []
 
 
+def test_a_mistake_of_our_own_is_no_reason_to_fail(home: Path) -> None:
+    broken = home / "shim.py"
+    source = SHIM.read_text()
+    assert "    nanoseconds = time.time_ns()\n" in source
+    broken.write_text(source.replace("    nanoseconds = time.time_ns()\n", "    1 / 0\n"))
+    run("claude", "Stop", command=[sys.executable, "-I", "-S", str(broken)])
+
+
 def test_a_spool_that_cannot_be_is_no_reason_to_fail(spool: Path) -> None:
     spool.parent.mkdir(parents=True)
     spool.write_text("in the way")

@@ -319,8 +319,8 @@ def _deliver(path: str, line: bytes, *, is_given: bool) -> bool:
     until = time.monotonic() + BUDGET_SECONDS
     if not _is_ours(path.rpartition("/")[0], path, is_given=is_given):
         return False
-    socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
+        socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         socket.settimeout(BUDGET_SECONDS)
         socket.connect(path)
         socket.sendall(line)
