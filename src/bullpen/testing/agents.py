@@ -10,8 +10,8 @@ stands alone: it needs nothing but Python, and calls nobody. Its states are the 
 """
 
 import argparse
+import os
 import select
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -300,7 +300,9 @@ def _show(drawing: Drawing) -> None:
 
 
 def _width() -> int:
-    return max(60, shutil.get_terminal_size().columns)
+    with suppress(OSError):  # nobody may be looking
+        return max(60, os.get_terminal_size(sys.stdout.fileno()).columns)
+    return 80
 
 
 @contextmanager

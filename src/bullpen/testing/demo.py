@@ -32,8 +32,12 @@ END_SECONDS = 15.0
 AWAY_SECONDS = 4  # between the end of an agent and its next life
 POLL_INTERVAL_MS = 250
 
-# What would lead the daemon to somebody else's agents, or away from its own directories.
-FOREIGN = ("BULLPEN_", "CLAUDE", "CODEX_", "COPILOT_", "GEMINI_", "OPENCODE", "XDG_")
+# What would lead the daemon to somebody else's agents, or away from its own directories; and the
+# size of a terminal that is not the one there is.
+FOREIGN = (
+    *("BULLPEN_", "CLAUDE", "CODEX_", "COPILOT_", "GEMINI_", "OPENCODE", "XDG_"),
+    *("COLUMNS", "LINES"),
+)
 
 
 class Player(NamedTuple):
