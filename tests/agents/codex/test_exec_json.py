@@ -54,6 +54,13 @@ def test_while_it_reconnects_nothing_is_asserted() -> None:
     told = events("exec-err-500.jsonl")
     assert [event.event_type for event in told[2:5]] == ["exec.error"] * 3
     assert activity_of("exec.error") is None
+    assert told[2].payload["error"].startswith("Reconnecting... 1/2")
+
+
+def test_what_no_encoding_can_carry_does_not_hide_a_line() -> None:
+    event = translate('{"type": "error", "message": "\ud800"}')
+    assert event is not None
+    assert event.payload == {"error": "?"}
 
 
 @pytest.mark.parametrize(
@@ -74,11 +81,17 @@ def test_other_lines_say_nothing(line: str) -> None:
     assert translate(line) is None
 
 
-def test_a_tool_that_failed_is_told_so() -> None:
-    item = {"id": "item_1", "type": "command_execution", "status": "failed", "exit_code": 1}
+@pytest.mark.parametrize("status", ["failed", "declined"])
+@pytest.mark.parametrize(
+    "kind",
+    ["collab_tool_call", "command_execution", "file_change", "mcp_tool_call", "web_search"],
+)
+def test_a_tool_that_failed_is_told_so(kind: str, status: str) -> None:
+    item = {"id": "item_1", "type": kind, "tool": "send_message", "status": status}
     event = translate(json.dumps({"type": "item.completed", "item": item}))
     assert event is not None
     assert event.event_type == "tool.failed"
+    assert event.payload == {"tool": kind, "item_id": "item_1", "command": "send_message"}
 
 
 def test_a_long_error_is_cut() -> None:

@@ -25,6 +25,12 @@ def activities(payloads: list[dict[str, Any]]) -> list[Activity]:
     return [each for each, before in zip(told, [None, *told], strict=False) if each != before]
 
 
+def hook(name: str, **fields: object) -> CodexFact:
+    fact = hooks.translate({"hook_event_name": name, "session_id": "s", "turn_id": "u", **fields})
+    assert fact is not None
+    return fact
+
+
 @pytest.mark.requirement("DET-9")
 @pytest.mark.parametrize(
     ("part", "expected"),
@@ -144,18 +150,35 @@ def test_what_is_none_of_the_hooks_says_nothing(payload: object) -> None:
     assert hooks.translate(payload) is None
 
 
+def test_what_a_hook_says_is_kept_with_it() -> None:
+    turn = {"turn_id": "u", "transcript_path": "/rollout.jsonl"}
+    assert hook("UserPromptSubmit", prompt="hello", **turn).payload == {
+        "prompt": "hello",
+        "hook": "UserPromptSubmit",
+        **turn,
+    }
+    assert hook("SessionEnd", reason="other").payload["reason"] == "other"
+    failed = hook("PostModelRequest", status="failed", error="high demand")
+    assert failed.payload["error"] == "high demand"
+    completed = hook("PostModelRequest", status="completed")
+    assert completed.event_type == "hook.PostModelRequest"
+    assert completed.payload["status"] == "completed"
+    compacted = hook("PostCompact", trigger="auto")
+    assert (compacted.event_type, compacted.payload["trigger"]) == ("hook.PostCompact", "auto")
+
+
+def test_a_request_refused_for_usage_may_be_tried_again_as_well() -> None:
+    refused = hook("PostModelRequest", status="failed", error="last status: 429 Too Many Requests")
+    assert refused.event_type == "turn.rate_limited"
+    assert hooks.may_go_on(refused)
+
+
 def test_a_hook_names_the_tool_call_or_else_the_turn_it_is_about() -> None:
     tool, turn = PARTS["tool"][3], PARTS["tool"][0]
     assert [fact.source_event_id for fact in translated([tool, turn])] == [
         tool["tool_use_id"],
         turn["turn_id"],
     ]
-
-
-def hook(name: str, **fields: object) -> CodexFact:
-    fact = hooks.translate({"hook_event_name": name, "session_id": "s", "turn_id": "u", **fields})
-    assert fact is not None
-    return fact
 
 
 def tool(name: str, command: str, **fields: object) -> CodexFact:

@@ -63,7 +63,12 @@ def test_a_recorded_session_tells_every_turn_and_tool() -> None:
     assert {fact.thread_id for fact in told} == {recorded.TERMINAL}
     assert told[0].at == datetime(2026, 11, 15, 14, 6, 45, 860_000, UTC)
     assert all(one.at <= two.at for one, two in pairwise(told) if one.at and two.at)
-    assert told[0].source_event_id == told[1].source_event_id
+    assert (
+        told[0].source_event_id
+        == told[1].source_event_id
+        == ("01a1df88-2c60-7cb3-9767-fa8961b9803d")
+    )
+    assert told[3].source_event_id == told[4].source_event_id == "call_140bd62b000010"
 
 
 def test_a_file_says_whose_it_is() -> None:
@@ -82,10 +87,25 @@ def test_the_file_of_a_subagent_is_nobodys() -> None:
     assert meta.is_hidden
 
 
-def test_a_thread_that_finds_a_title_is_nobodys() -> None:
-    meta = read_meta(entry("session_meta", id="t", thread_source="thread_title"))
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"thread_source": "thread_title"},
+        {"thread_source": "subagent"},
+        {"source": {"subagent": "review"}},
+        {"parent_thread_id": "p"},
+    ],
+)
+def test_a_thread_that_serves_another_is_nobodys(said: dict[str, Any]) -> None:
+    meta = read_meta(entry("session_meta", id="t", **said))
     assert meta is not None
     assert meta.is_hidden
+
+
+def test_what_a_file_says_may_stand_one_level_deeper() -> None:
+    assert read_meta(entry("session_meta", meta={"id": "t", "cwd": "/p"}, git={})) == SessionMeta(
+        thread_id="t", cwd="/p"
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,6 +130,30 @@ def test_an_error_told_before_the_end_of_a_turn_is_how_it_ended() -> None:
     ) == ["turn.started", "turn.failed", "turn.failed"]
 
 
+def test_an_error_is_told_with_its_message() -> None:
+    told = facts(event("error", message="sorry", codex_error_info="usage_limit_exceeded"))
+    assert [(fact.event_type, fact.payload) for fact in told] == [
+        ("turn.rate_limited", {"error": "sorry"})
+    ]
+
+
+@pytest.mark.parametrize(("role", "end"), [("assistant", "completed"), ("user", "failed")])
+def test_an_error_after_which_the_agent_spoke_is_forgotten(role: str, end: str) -> None:
+    assert types(
+        event("error", message="sorry"),
+        entry("response_item", type="message", role=role),
+        entry("response_item", type="reasoning", role="assistant"),
+        event("task_complete"),
+    ) == ["turn.failed", f"turn.{end}"]
+
+
+def test_an_error_is_not_that_of_the_next_turn() -> None:
+    error = event("error", message="sorry")
+    assert types(error, event("task_started"), event("task_complete"))[2] == "turn.completed"
+    ended = types(error, event("task_complete"), event("task_complete"))
+    assert ended == ["turn.failed", "turn.failed", "turn.completed"]
+
+
 def test_an_error_after_which_the_turn_went_on_is_forgotten() -> None:
     assert types(
         event("task_started"),
@@ -121,19 +165,37 @@ def test_an_error_after_which_the_turn_went_on_is_forgotten() -> None:
 
 
 def test_a_turn_that_fails_when_the_limit_is_reached_was_refused_for_usage() -> None:
-    limits = {"primary": {"used_percent": 100.0}, "rate_limit_reached_type": None}
+    limits: Any = {"primary": {"used_percent": 100.0}, "rate_limit_reached_type": None}
     failed = event("task_complete", error={"message": "sorry", "codex_error_info": "other"})
     assert types(event("task_started"), event("token_count", rate_limits=limits), failed) == [
         "turn.started",
         "turn.rate_limited",
     ]
-    limits["primary"] = {"used_percent": 99.0}
+    limits = {"rate_limit_reached_type": "rate_limit_reached"}
+    assert types(event("token_count", rate_limits=limits), failed) == ["turn.rate_limited"]
+    limits = {"primary": {"used_percent": 99.0}, "secondary": {"used_percent": "all"}}
     assert types(event("token_count", rate_limits=limits), failed) == ["turn.failed"]
 
 
-def test_usage_is_named_as_the_reason() -> None:
-    error = {"message": "sorry", "codex_error_info": "usage_limit_exceeded"}
+@pytest.mark.parametrize(
+    "info",
+    [
+        "usage_limit_exceeded",
+        {"response_too_many_failed_attempts": {"http_status_code": 429}},
+    ],
+)
+def test_usage_is_named_as_the_reason(info: object) -> None:
+    error = {"message": "sorry", "codex_error_info": info}
     assert types(event("task_complete", error=error)) == ["turn.rate_limited"]
+
+
+@pytest.mark.parametrize(
+    "info", [None, 429, "other", {"other": {"http_status_code": 500}}, {"x": 1}]
+)
+def test_other_reasons_are_errors(info: object) -> None:
+    error = {"message": "sorry", "codex_error_info": info}
+    [fact] = facts(event("task_complete", error=error))
+    assert (fact.event_type, fact.payload) == ("turn.failed", {"error": "sorry"})
 
 
 def test_the_review_command_is_no_request_for_permission() -> None:
@@ -185,7 +247,10 @@ def test_the_directory_is_that_of_the_last_turn() -> None:
     reader.feed(entry("turn_context", cwd="/elsewhere"))
     assert reader.cwd == "/elsewhere"
     reader.feed(entry("turn_context", cwd=None))
+    reader.feed(entry("session_meta", cwd=None))
     assert reader.cwd == "/elsewhere"
+    reader.feed(entry("session_meta", cwd="/again"))
+    assert reader.cwd == "/again"
 
 
 def test_a_lone_surrogate_does_not_hide_a_line() -> None:
