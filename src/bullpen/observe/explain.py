@@ -86,11 +86,27 @@ def _screen(record: PaneRecord, links: Links, now: datetime) -> Claim:
         age_seconds=max((now - since).total_seconds(), 0.0),
         is_winner=is_winner,
         why=resolution.why if is_winner else next(whys, ""),
-        details={
-            "signature": msgspec.to_builtins(record.signature),
-            "screen": msgspec.to_builtins(record.screen),
-        },
+        details=_details(record),
     )
+
+
+def _details(record: PaneRecord) -> dict[str, object]:
+    """Return what the screen was read by, as far as there is anything to say."""
+    inputs = record.signature.inputs
+    details: dict[str, object] = {
+        "signals": ", ".join(name for name in inputs.__struct_fields__ if getattr(inputs, name)),
+        "refusal": record.signature.refusal,
+    }
+    if record.screen is not None:
+        details |= {
+            "rule": record.screen.rule,
+            "shows": record.screen.reason,
+            "evidence": msgspec.to_builtins(record.screen.evidence),
+            "box": record.screen.prompt,
+            "not ready": record.screen.not_ready,
+            "lost": list(record.screen.losers),
+        }
+    return details
 
 
 def _link_age(kind: SourceKind, links: Links, now: datetime, otherwise: datetime) -> float:
