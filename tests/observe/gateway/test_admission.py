@@ -96,7 +96,10 @@ def test_what_is_optional_may_be_missing_or_null() -> None:
         {"confidence": -0.01},
         {"confidence": "sure"},
     ],
-    ids=str,
+    ids=lambda changes: ", ".join(
+        f"{name}={'missing' if value is MISSING else str(value)[:30]}"
+        for name, value in changes.items()
+    ),
 )
 def test_what_makes_no_sense_is_invalid(changes: dict[str, Any]) -> None:
     for form in forms(as_json(**changes)):
