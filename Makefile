@@ -15,8 +15,8 @@ help:
 
 setup: .venv/.ready ## make .venv from the lock files, and see to tmux and Node
 
-run: setup ## hold 64 sessions over one connection, as an example
-	$(BIN)/python examples/sixty_four_sessions.py
+run: setup ## show the board, with agents that only pretend (`bullpen` alone: your own)
+	@$(BIN)/bullpen --demo
 
 test: check ## everything: check, then the tests (ARGS='-k name' to choose)
 	$(PYTEST) -n 2 --dist loadgroup $(ARGS)

@@ -1,4 +1,4 @@
-"""64 sessions streaming over one connection, live in the terminal. This is `make run`.
+"""64 sessions streaming over one connection, live in the terminal.
 
 A second process plays the agents: it speaks Copilot CLI's server protocol as `bullpen.testing`
 has it, at the pace of a model. This process opens one connection to it, shares the connection
