@@ -19,6 +19,7 @@ ROWS = {
     "soak": "bench.soak",
     "tmux": "bench.tmux",
     "cli-startup": "bench.cli_startup",
+    "hook-shim": "bench.hooks",
 }
 
 

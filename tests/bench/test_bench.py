@@ -89,6 +89,13 @@ def test_commands_are_set_beside_a_bare_interpreter(report: dict[str, Any]) -> N
     ]
 
 
+@pytest.mark.requirement("bench:hook-shim")
+def test_a_hook_is_set_beside_a_bare_interpreter(report: dict[str, Any]) -> None:
+    told, kept = report["hook-shim"]
+    assert told["against"] == kept["against"] == "python -I -S -c pass"
+    assert told["at_most"] == kept["at_most"] == 3
+
+
 def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     table = report["table"].splitlines()
     figures = [f for row, each in report.items() if row != "table" for f in each]
