@@ -122,6 +122,12 @@ def test_without_a_terminal_every_change_is_a_line(place: Path, home: Path) -> N
     assert not (home / "run/bullpen").exists()
 
 
-def test_it_takes_no_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--demo", "ls"]) == 2
-    assert "takes no command" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--demo", "ls"], "takes no command"), (["--demo", "-s", "/tmp/s"], "takes no socket")],
+)
+def test_it_has_everything_of_its_own(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert message in capsys.readouterr().err

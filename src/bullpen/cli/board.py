@@ -3,6 +3,8 @@
 import os
 import sys
 
+import click
+
 from bullpen.cli.options import socket_path
 
 __all__ = ["show", "show_demo"]
@@ -17,6 +19,8 @@ def show() -> None:
 
 def show_demo() -> None:
     """Become the demonstration, which has agents and a daemon of its own."""
+    if socket_path() is not None:
+        raise click.UsageError("--demo has a daemon of its own, and takes no socket")
     sys.stdout.flush()
     program = [sys.executable, "-P", "-m", "bullpen.testing.demo"]
     os.execv(program[0], program)  # noqa: S606 - there is no shell in it
