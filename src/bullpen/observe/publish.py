@@ -12,7 +12,7 @@ from bullpen.model.states import (
     SignatureClass,
     SourceKind,
 )
-from bullpen.model.views import AgentState, PaneState, SessionState
+from bullpen.model.views import AgentState, PanePlace, PaneState, SessionState
 from bullpen.observe import binding
 from bullpen.observe.subjects import PaneRecord, SessionRecord
 from bullpen.observe.titles import choose_title, representative
@@ -26,8 +26,6 @@ __all__ = [
     "pane_state",
     "session_state",
 ]
-
-_EPOCH = datetime.min  # noqa: DTZ901 - replaced in every comparison
 
 
 def pane_state(record: PaneRecord, session: SessionRecord | None, now: datetime) -> PaneState:
@@ -190,40 +188,43 @@ def agent_of_session(session: SessionRecord, now: datetime) -> AgentState | None
 
 def is_same_pane(one: PaneState | None, other: PaneState | None) -> bool:
     """Whether there is nothing to tell."""
-    return _pane_news(one) == _pane_news(other)
-
-
-def _pane_news(state: PaneState | None) -> object:
-    return state and msgspec.structs.replace(
-        state,
-        deterministic_last_seen=None,
-        no_agent_streak=0,
-        place=msgspec.structs.replace(state.place, title=""),
-        state_version=0,
-        updated_at=_EPOCH,
+    if one is None or other is None:
+        return one is other
+    return one == msgspec.structs.replace(
+        other,
+        deterministic_last_seen=one.deterministic_last_seen,
+        no_agent_streak=one.no_agent_streak,
+        place=_with_title_of(one.place, other.place),
+        state_version=one.state_version,
+        updated_at=one.updated_at,
     )
 
 
 def is_same_session(one: SessionState | None, other: SessionState | None) -> bool:
     """Whether there is nothing to tell."""
-    return _session_news(one) == _session_news(other)
-
-
-def _session_news(state: SessionState | None) -> object:
-    return state and msgspec.structs.replace(
-        state, deterministic_last_seen=None, state_version=0, updated_at=_EPOCH
+    if one is None or other is None:
+        return one is other
+    return one == msgspec.structs.replace(
+        other,
+        deterministic_last_seen=one.deterministic_last_seen,
+        state_version=one.state_version,
+        updated_at=one.updated_at,
     )
 
 
 def is_same_agent(one: AgentState | None, other: AgentState | None) -> bool:
     """Whether there is nothing to tell."""
-    return _agent_news(one) == _agent_news(other)
-
-
-def _agent_news(state: AgentState | None) -> object:
-    if state is None:
-        return None
-    place = state.place and msgspec.structs.replace(state.place, title="")
-    return msgspec.structs.replace(
-        state, reason="", place=place, state_version=0, updated_at=_EPOCH
+    if one is None or other is None:
+        return one is other
+    place = _with_title_of(one.place, other.place) if one.place and other.place else other.place
+    return one == msgspec.structs.replace(
+        other,
+        reason=one.reason,
+        place=place,
+        state_version=one.state_version,
+        updated_at=one.updated_at,
     )
+
+
+def _with_title_of(one: PanePlace, other: PanePlace) -> PanePlace:
+    return other if one is other else msgspec.structs.replace(other, title=one.title)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -41,6 +42,7 @@ def _precedes(one: Candidate, other: Candidate) -> bool:
     return one.pane.pane_id < other.pane.pane_id
 
 
+@lru_cache(maxsize=512)  # asked for every pane at every tick, and rarely something new
 def choose_title(
     *,
     canonical: str = "",
