@@ -180,7 +180,7 @@ class SourceServer:
             begun = loop.time()
             await self._look()
             interval = self._source.interval_seconds
-            await asyncio.sleep(max(begun + interval - loop.time(), interval * SHORTEST_PAUSE))
+            await asyncio.sleep(_pause(begun, loop.time(), interval))
 
     async def _open(self) -> None:
         """Open the source, however often that has to be tried."""
@@ -392,3 +392,14 @@ async def _end(work: "asyncio.Task[None]", timeout_seconds: float) -> None:
         logger.error("%s does not end", work.get_name())
     elif not work.cancelled() and (error := work.exception()) is not None:
         logger.error("%s failed", work.get_name(), exc_info=error)
+
+
+def _pause(begun: float, now: float, interval: float) -> float:
+    """Return how long to wait for the next look.
+
+    Everybody looks at the same beats of the clock, so that the process is woken once for all.
+    """
+    beat = (begun // interval + 1) * interval
+    if beat - begun < interval / 2:  # it began late: the next beat is too soon
+        beat += interval
+    return max(beat - now, interval * SHORTEST_PAUSE)

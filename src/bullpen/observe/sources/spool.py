@@ -95,7 +95,8 @@ class Spool:
                 else:
                     done.append(each.name)
         finally:
-            await asyncio.to_thread(self._settle, done, bad)
+            if done or bad:
+                await asyncio.to_thread(self._settle, done, bad)
         return SpoolReport(taken=len(done), bad=len(bad), has_more=has_more)
 
     def _read(self) -> tuple[list[Spooled], list[str], bool]:
