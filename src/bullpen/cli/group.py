@@ -32,6 +32,7 @@ COMMANDS = {
     "ls": "List every agent: what it is doing, for how long, and where.",
     "panes": "List every tmux pane and the agent in it.",
     "pick": "Go to the next agent that waits for somebody.",
+    "replay": "Live through a recorded log again, or record one.",
     "report": "Say what your own agent is doing.",
     "sessions": "List every session of an agent.",
     "snapshot": "Save, list and restore copies of what is known.",
