@@ -154,7 +154,6 @@ def settings(**sections: dict[str, Any]) -> Settings:
             "claude_transcript": False,
             "codex_appserver": "off",
             "codex_rollout": False,
-            "codex_hooks": False,
             "copilot": False,
             "gemini": False,
             "opencode": False,
