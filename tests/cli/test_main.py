@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from bullpen.cli.group import COMMANDS, bullpen, run
 from bullpen.model.version import VERSION
 
-OFFLINE = {"evaluate", "hooks"}  # which need no daemon, and judge or write by themselves
+OFFLINE = {"evaluate", "hooks", "replay"}  # which need no daemon, and judge or write by themselves
 
 MODULES = """
 import sys
