@@ -360,7 +360,10 @@ async def test_what_is_kept_is_bounded_however_much_comes() -> None:
         gateway.ack(token)
     assert gateway.buffers()["gateway.log"] == 50
     assert gateway.buffers()["gateway.lost"] == 0
-    time.advance(721)
+    time.advance(601)
+    await gateway.pull_sources()
+    assert gateway.buffers()["gateway.log"] == 0
+    time.advance(120)
     gateway.heartbeat(HOOKS)
     gateway.ingest(HOOKS, [observation("last")])
     assert gateway.buffers()["gateway.log"] == 1
@@ -379,6 +382,7 @@ async def test_whoever_waits_is_woken_by_what_comes() -> None:
     assert await waiting
     assert await gateway.wait_for_events(0)  # it is still there
     assert [each.ingest_seq for each in gateway.unfolded()] == [1]
+    assert gateway.unfolded() == ()
     assert not await gateway.wait_for_events(0)  # folded, though not yet kept
     gateway.rewind(FOLD, events=1)
     assert await gateway.wait_for_events(0)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bullpen.api.errors import ApiError
-from bullpen.api.methods import DeliverRaw, PullEvents
+from bullpen.api.methods import DeliverRaw, EventsAvailable, PullEvents
 from bullpen.connection import (
     Connection,
     Context,
@@ -592,7 +592,9 @@ async def test_a_way_that_crashes_is_a_source_out_of_reach(
     assert "pulling failed" in caplog.text
 
 
-async def test_a_source_that_is_gone_is_tried_less_and_less_often() -> None:
+async def test_a_source_that_is_gone_is_tried_less_and_less_often(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     tries = 0
 
     def way() -> Transport:
@@ -609,6 +611,10 @@ async def test_a_source_that_is_gone_is_tried_less_and_less_often() -> None:
         assert 15 < tries < 40
         assert status(gateway) is HealthStatus.DOWN
         assert gateway.registrations()[0].state is RegistryState.STALE
+    assert [each.message.split(" (")[0] for each in caplog.records] == [
+        "claude_hooks is down",
+        "claude_hooks was not heard of for 0:00:30",
+    ]
 
 
 async def test_a_connection_of_somebody_elses_is_used_and_left_open() -> None:
@@ -644,6 +650,41 @@ async def test_a_revoked_source_is_not_pulled_from_and_what_is_on_its_way_is_not
         assert await gateway.pull_sources() == 0
         assert len(foreign.asked) == 1
         assert not await gateway.wait_for_events(0.01)
+    await foreign.aclose()
+
+
+async def test_nobody_asks_a_revoked_source_again() -> None:
+    foreign = Foreign(script(reply()))
+    async with open_gateway(Time()) as gateway:
+        gateway.attach(HOOKS, foreign)
+        await gateway.pull_sources()
+        gateway.revoke(HOOKS)
+        await gateway.pull_sources()
+        assert len(foreign.asked) == 1
+        await eventually(lambda: foreign._served[0].is_closed)
+    await foreign.aclose()
+
+
+async def test_a_source_that_says_something_while_it_is_pulled_from_is_pulled_from_again() -> None:
+    said, release = asyncio.Event(), asyncio.Event()
+
+    class Talkative(Foreign):
+        async def _pull(self, params: Any, context: Context) -> Any:
+            context.connection.send_notification(EventsAvailable(source_kind=HOOKS))
+            said.set()
+            await release.wait()
+            return reply()
+
+    foreign = Talkative(lambda asked: None)
+    async with open_gateway(Time(), limits=GatewayLimits(patience_seconds=0.01)) as gateway:
+        gateway.attach(HOOKS, foreign)
+        waiting = asyncio.create_task(gateway.wait_for_events(5))
+        await gateway.pull_sources()
+        await asyncio.wait_for(said.wait(), 5)
+        await eventually(lambda: gateway._feeds[HOOKS].is_nudged)
+        assert not waiting.done()  # nothing can be done about it yet
+        release.set()
+        assert await waiting
     await foreign.aclose()
 
 
@@ -811,8 +852,10 @@ async def test_while_nothing_is_folded_sources_keep_what_they_have(home: Path) -
         gateway.attach(HOOKS, way)
         await gateway.pull_sources()
         source.say(*map(str, range(100)))
+        await eventually(lambda: source.looks > 0)
         assert await gateway.pull_sources() == 25
         assert await gateway.pull_sources() == 0
+        assert status(gateway) is HealthStatus.HEALTHY  # it was not even asked
         taken: list[str] = []
         while len(taken) < 100:
             taken += [each.observation.event_id for each in gateway.unfolded()]
