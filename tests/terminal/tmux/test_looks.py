@@ -11,7 +11,7 @@ import pytest
 from bullpen.terminal.tmux import ProcessInfo, ProcessReader, ProcessTable, TmuxPanes, TmuxServer
 from bullpen.terminal.tmux.generations import PaneGenerations
 from bullpen.terminal.tmux.listing import PaneLists
-from bullpen.terminal.tmux.processes import LAZY_READS, parse_ps
+from bullpen.terminal.tmux.processes import CALM_LAZY_READS, CALM_READS, LAZY_READS, parse_ps
 from bullpen.terminal.tmux.target import ServerIdentity
 from bullpen.testing.tmux import FakeTmux, PrivateTmux
 from tests.terminal.tmux.listed import pane, printed
@@ -151,6 +151,37 @@ async def test_what_becomes_of_a_process_without_a_terminal_is_read_now_and_then
     lazy = [parent for parent, _ in parents]
     assert lazy[0] == 1 or lazy[1] == 1
     assert lazy[-1] == 2
+
+
+@linux
+async def test_a_calm_terminal_is_read_less_often_until_somebody_comes_or_goes(
+    proc: FakeProc,
+) -> None:
+    async def parent() -> int:
+        found = (await reader.read()).get(11)
+        assert found is not None
+        return found.parent_pid
+
+    async def let_calm_down() -> None:
+        for _ in range(CALM_READS + CALM_LAZY_READS + 1):  # and its turn was just now
+            await parent()
+
+    proc.put(11, tty=34816)
+    reader = ProcessReader(proc=proc.root)
+    for _ in range(CALM_READS + 1):
+        await parent()
+    proc.put(11, tty=34816, parent=2)
+    looks = [await parent() for _ in range(CALM_LAZY_READS)]
+    assert looks[0] == 1 or looks[1] == 1
+    assert looks[-1] == 2
+    await let_calm_down()
+    proc.put(11, tty=34816, parent=3)
+    proc.put(12, tty=34816)
+    assert await parent() == 3
+    await let_calm_down()
+    proc.put(11, tty=34816, parent=4)
+    proc.end(12)
+    assert await parent() == 4
 
 
 @linux

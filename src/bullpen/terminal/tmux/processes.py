@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 LAZY_READS = 5
+CALM_READS = 10  # a process that was the same so often is not about to become another program
+CALM_LAZY_READS = 3
 PS_SECONDS = 5.0
 PS_FIELDS = "pid=,ppid=,pgid=,tpgid=,tty=,lstart=,command="
 
@@ -143,13 +145,16 @@ class _Known(NamedTuple):
     inode: int  # of its directory: another process with the same id has another one
     key: tuple[bytes, ...]
     process: ProcessInfo
+    reads: int = 0  # that found it the same
 
 
 class ProcessReader:
     """Reads the table, and remembers what does not change about those it has seen.
 
     Most processes have no terminal, and so are no agents that anybody sees: what becomes of them is
-    read every few times only. Whether they are there is known each time.
+    read every few times only. So is what becomes of those that have been the same for a while, as
+    long as none comes or goes on their terminal: that one is suspended, or becomes another program,
+    is known a moment later. Whether they are there is known each time.
     """
 
     def __init__(self, *, proc: Path = Path("/proc")) -> None:
@@ -179,18 +184,32 @@ class ProcessReader:
             raise ProcessTableUnavailable(f"cannot read {self._proc}: {error}") from error
         known, self._known = self._known, {}
         self._reads += 1
+        same = {pid for pid, inode in inodes.items() if pid in known and known[pid].inode == inode}
         for pid, inode in inodes.items():
-            before = known.get(pid)
-            if before is not None and before.inode == inode and self._may_wait(before.process):
+            if pid not in same:
+                self._take(pid, inode, known.get(pid))
+        stirred = {each.process.tty for each in self._known.values()}
+        stirred |= {each.process.tty for pid, each in known.items() if pid not in same}
+        for pid in same:
+            before = known[pid]
+            if self._may_wait(before, stirred):
                 self._known[pid] = before
-                continue
-            # It may have ended since.
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                self._known[pid] = self._read_one(pid, inode, before, self._boot_time)
-        return [each.process for each in self._known.values()]
+            else:
+                self._take(pid, before.inode, before)
+        return [self._known[pid].process for pid in inodes if pid in self._known]
 
-    def _may_wait(self, process: ProcessInfo) -> bool:
-        return not process.tty and (process.pid + self._reads) % LAZY_READS != 0
+    def _may_wait(self, known: _Known, stirred: Collection[str]) -> bool:
+        process = known.process
+        turn = process.pid + self._reads
+        if not process.tty:
+            return turn % LAZY_READS != 0
+        is_calm = known.reads >= CALM_READS and process.tty not in stirred
+        return is_calm and turn % CALM_LAZY_READS != 0
+
+    def _take(self, pid: str, inode: int, known: _Known | None) -> None:
+        assert self._boot_time is not None
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it may have ended since
+            self._known[pid] = self._read_one(pid, inode, known, self._boot_time)
 
     def _read_one(self, pid: str, inode: int, known: _Known | None, boot_time: float) -> _Known:
         stat = _read_bytes(f"{self._proc}/{pid}/stat")
@@ -201,7 +220,7 @@ class ProcessReader:
         # whenever a process becomes another program.
         key = (stat[:end], *values[1:6], values[19], *values[45:47])
         if known is not None and known.key == key:
-            return known._replace(inode=inode)
+            return known._replace(inode=inode, reads=known.reads + 1)
         _, parent, group, _, tty, foreground_group, start = key[:7]
         data = _read_bytes(f"{self._proc}/{pid}/cmdline")
         words = data.removesuffix(b"\0").split(b"\0") if data else []
