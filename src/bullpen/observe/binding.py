@@ -99,6 +99,10 @@ class Tombstones:
         died = self._died.get(pane)
         return died is not None and now - died <= GRACE
 
+    def set_back(self, now: datetime) -> None:
+        """Take it that nobody died later than now."""
+        self._died.update((pane, min(died, now)) for pane, died in self._died.items())
+
     def sweep(self, now: datetime) -> None:
         """Forget those whose grace is over."""
         for pane in [pane for pane, died in self._died.items() if now - died > GRACE]:

@@ -87,7 +87,8 @@ class Checkpoints:
 
     def is_due(self, now: datetime) -> bool:
         """Whether it is time."""
-        return self._events >= CHECKPOINT_EVENTS or now - self._taken_at >= CHECKPOINT_INTERVAL
+        is_recent = timedelta(0) <= now - self._taken_at < CHECKPOINT_INTERVAL
+        return self._events >= CHECKPOINT_EVENTS or not is_recent
 
     def take(self, now: datetime) -> None:
         """Begin to count anew."""

@@ -277,7 +277,7 @@ class DeliveryLog:
     def _deliver_again(
         self, consumer: str, known: _Consumer, delivery: Delivery, now: datetime
     ) -> Delivery:
-        if now - known.delivered_at < self._limits.ack_timeout:
+        if timedelta(0) <= now - known.delivered_at < self._limits.ack_timeout:
             return delivery
         if delivery.attempt >= self._limits.max_attempts:
             known.outstanding = None

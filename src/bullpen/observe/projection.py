@@ -25,7 +25,7 @@ from bullpen.observe.freshness import Freshness, Link
 from bullpen.observe.hearing import hear, seek_panes
 from bullpen.observe.hysteresis import settle
 from bullpen.observe.linking import link
-from bullpen.observe.records import Folded, Records, Step, Work
+from bullpen.observe.records import Folded, Records, Step, Work, set_back
 from bullpen.observe.resolver import Held, Resolution, resolve
 from bullpen.observe.seeing import close, recognise, see
 from bullpen.observe.subjects import CERTAIN, Farewell, PaneRecord, SessionRecord
@@ -39,6 +39,7 @@ SILENT_WITH_PROCESS = timedelta(hours=12)
 ENDED_KEPT = timedelta(minutes=2)
 UNSEEN_AFTER_RESTART = timedelta(seconds=30)  # by then every source has looked
 MOST_SESSIONS = 2_000
+SET_BACK = timedelta(seconds=2)  # what a clock may jitter
 
 
 class CasConflict(Refused):
@@ -60,6 +61,7 @@ class Projection:
         self.log = ChangeLog()
         self._records = Records(poll_interval)
         self._restored_at: datetime | None = None
+        self._latest: datetime | None = None
 
     # ---------------------------------------------------------------------------- what it is asked
 
@@ -154,6 +156,7 @@ class Projection:
     def apply(self, batch: Sequence[Ingested], links: Links, now: datetime) -> Step:
         """Fold a batch."""
         self._records.work = Work()
+        self._mind_clock(now)
         for each in sorted(batch, key=lambda each: (each.observation.observed_at, each.ingest_seq)):
             self._fold(each, now)
         return self._finish(links, now)
@@ -184,6 +187,16 @@ class Projection:
         link(self._records, session, record, SourceKind.REPORT, CERTAIN, now)
         record.binding = binding.transition(record.binding, BindingEvent.HANDSHAKE)
         return self._finish(links, now)
+
+    def _mind_clock(self, now: datetime) -> None:
+        """Take it that nothing was said later than now, should the clock have been set back.
+
+        Otherwise all that is said from now on would be late, until that time comes again.
+        """
+        latest, self._latest = self._latest, now
+        if latest is not None and latest - now > SET_BACK:
+            set_back(self._records, now)
+            self._restored_at = self._restored_at and min(self._restored_at, now)
 
     def _fold(self, ingested: Ingested, now: datetime) -> None:
         observation = ingested.observation

@@ -1,7 +1,7 @@
 """All that the projection remembers, and the step it is in the middle of."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -115,3 +115,31 @@ class Records:
         """Let what is in a pane have a new name, for it is another agent."""
         self.names.release(str(record.id))
         record.name = ""
+
+
+def set_back(records: Records, now: datetime) -> None:
+    """Take it that nothing was later than now."""
+    records.tombstones.set_back(now)
+    for record in records.panes.values():
+        record.looked_at = _at_most(record.looked_at, now)
+        record.exited_at = _at_most(record.exited_at, now)
+        record.activity_since = _at_most(record.activity_since, now)
+        if record.track is not None:
+            record.track = msgspec.structs.replace(
+                record.track,
+                shown_since=_at_most(record.track.shown_since, now),
+                last_output_at=_at_most(record.track.last_output_at, now),
+                confirmed_at=_at_most(record.track.confirmed_at, now),
+            )
+    for session in records.sessions.values():
+        session.heard_at = _at_most(session.heard_at, now)
+        session.ended_at = _at_most(session.ended_at, now)
+        session.activity_since = _at_most(session.activity_since, now)
+        session.held = {
+            kind: msgspec.structs.replace(held, at=min(held.at, now))
+            for kind, held in session.held.items()
+        }
+
+
+def _at_most(at: datetime | None, now: datetime) -> datetime | None:
+    return None if at is None else min(at, now)

@@ -58,3 +58,10 @@ def test_the_pause_doubles_with_each_failure_up_to_a_limit_and_ends_with_a_succe
         assert backoff.pause_seconds == pause
         assert backoff.may_try(100 + pause)
         assert backoff.may_try(100 + pause - 0.5) is (failures == 0)
+
+
+def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
+    backoff = Backoff(first_seconds=1, longest_seconds=4)
+    backoff.failed(now=10_000)
+    assert not backoff.may_try(10_000.5)
+    assert backoff.may_try(6_400)

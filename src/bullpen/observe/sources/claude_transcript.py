@@ -93,7 +93,7 @@ class ClaudeTranscript(Source):
         registered = {file.session_id: file for file in self._files.read()}
         self._follow_registered(registered, now)
         said: list[_Said] = []
-        if self._scanned_at is None or now - self._scanned_at >= BETWEEN_SCANS:
+        if self._scanned_at is None or not timedelta() <= now - self._scanned_at < BETWEEN_SCANS:
             said += self._scan(registered, now)
             self._scanned_at = now
         troubles: list[str] = []

@@ -197,7 +197,7 @@ class CodexRollout(Source):
 
     def _search(self, now: datetime) -> None:
         """Look for whoever has the files open that are written to, if we do not know."""
-        if self._searched_at is None or now - self._searched_at < BETWEEN_SEARCHES:
+        if self._searched_at is None or timedelta() <= now - self._searched_at < BETWEEN_SEARCHES:
             return
         if self._processes.can_tell and any(
             each.holder is None and now - each.written_at < IS_NEW

@@ -24,8 +24,8 @@ class Backoff:
         return self._pause
 
     def may_try(self, now: float) -> bool:
-        """Whether the pause is over."""
-        return now >= self._until
+        """Whether the pause is over. A clock that was set back makes it no longer."""
+        return not self._until - self._pause <= now < self._until
 
     def failed(self, now: float) -> None:
         """Note a failure."""
