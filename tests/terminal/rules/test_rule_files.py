@@ -124,6 +124,17 @@ def test_a_user_rule_is_added_to_ours(home: Path) -> None:
     assert (verdict.rule, verdict.activity) == ("mine", Activity.RUNNING)
 
 
+def test_a_file_that_is_none_can_be_left_out_and_told(home: Path) -> None:
+    write(home, "provider = \n", "10.toml")
+    write(home, HEAD + RULE, "20.toml")
+    told: list[RuleFileError] = []
+    assert load_rules(on_trouble=told.append)[Provider.CLAUDE].rules[-1].name == "mine"
+    assert "10.toml" in str(told[0])
+    assert "line 1" in str(told[0])
+    with pytest.raises(RuleFileError):
+        load_rules()
+
+
 def test_a_user_rule_replaces_ours_of_the_same_name(home: Path) -> None:
     write(home, HEAD + RULE.replace('"mine"', '"spinner"', 1))
     (rule,) = [rule for rule in load_rules()[Provider.CLAUDE].rules if rule.name == "spinner"]

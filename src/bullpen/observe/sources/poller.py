@@ -31,6 +31,7 @@ __all__ = ["Finder", "PollerSource"]
 logger = logging.getLogger("bullpen.observe.poller")
 
 INTERVAL_SECONDS = 1.0
+NO_TIME = timedelta(0)
 FIND_EVERY = timedelta(seconds=1.5)  # while there is a server to look at: every other look
 MOST_FORMER = 64  # servers that do not run and whose panes are still counted on from
 
@@ -65,8 +66,25 @@ class PollerSource(Source):
         processes: ProcessReader | None = None,
         make_runner: Callable[[TmuxTarget], TmuxCommandRunner] = TmuxServer,
         tmux_only: bool = False,
+        troubles: Sequence[str] = (),
     ) -> None:
+        """Nothing is looked at before the first look.
+
+        Args:
+            now: the time.
+            rules: what screens are judged by.
+            finder: whoever knows which tmux servers there are.
+            interval_seconds: between two looks.
+            refresh_seconds: after how long something is told again that has not changed.
+            known: panes from before a restart, which keep their identity.
+            listeners: whoever wants to be shown every screen that changed.
+            processes: whoever knows which processes there are.
+            make_runner: makes what commands are given to a server by.
+            tmux_only: whether agents in other terminals are not looked for.
+            troubles: what is wrong from the start, such as rules that cannot be read.
+        """
         super().__init__(now)
+        self._given_troubles = tuple(troubles)
         self.interval_seconds = interval_seconds
         self._programs = Programs(rules)
         self._finder = finder or TmuxFinder()
@@ -123,7 +141,8 @@ class PollerSource(Source):
             )
         troubles = [each.trouble for each in self._servers.values() if each.trouble]
         self._complain(
-            [*table_trouble, *late, *troubles], is_blind=table is None and not self.sockets
+            [*self._given_troubles, *table_trouble, *late, *troubles],
+            is_blind=table is None and not self.sockets,
         )
 
     async def aclose(self) -> None:
@@ -179,7 +198,8 @@ class PollerSource(Source):
         """Return the servers to look at now; say of those that ended that their panes are gone."""
         busy = {*self.sockets, *self._looking}
         now = self._now()
-        if busy and self._found_at is not None and now - self._found_at < FIND_EVERY:
+        is_known = self._found_at is not None and NO_TIME <= now - self._found_at < FIND_EVERY
+        if busy and is_known:
             return [server for path, server in self._servers.items() if path in busy]
         self._found_at = now
         found = await self._finder.find(busy)

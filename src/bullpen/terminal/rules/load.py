@@ -6,7 +6,7 @@ A user's file names its provider; each of its rules replaces ours of the same na
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -39,8 +39,12 @@ def user_directory() -> Path:
     return home / "bullpen" / "rules"
 
 
-def load_rules(directory: Path | None = None) -> Rules:
+def load_rules(
+    directory: Path | None = None, *, on_trouble: Callable[[RuleFileError], None] | None = None
+) -> Rules:
     """Return the rules in force: ours, and on top of them the files of a directory, by name.
+
+    With `on_trouble`, a file that is none is told and left out.
 
     Raises:
         RuleFileError: a file cannot be read or is no rule file.
@@ -49,12 +53,21 @@ def load_rules(directory: Path | None = None) -> Rules:
     rules = dict(shipped_rules())
     for path in sorted(directory.glob("*.toml")):
         try:
-            content = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RuleFileError(str(path), f"cannot be read: {error}") from error
-        merged = parse_rules(content, file=str(path), onto=rules)
-        rules[merged.provider] = merged
+            merged = parse_rules(_read(path), file=str(path), onto=rules)
+        except RuleFileError as error:
+            if on_trouble is None:
+                raise
+            on_trouble(error)
+        else:
+            rules[merged.provider] = merged
     return MappingProxyType(rules)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleFileError(str(path), f"cannot be read: {error}") from error
 
 
 @lru_cache(maxsize=1)
