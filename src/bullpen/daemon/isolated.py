@@ -110,6 +110,7 @@ async def _serve(kind: SourceKind, socket: Path, settings: Settings, paths: Path
         now=utc_now,
         environment=dict(os.environ),
         known_panes=await asyncio.to_thread(_known_panes, socket.parent),
+        panes=partial(asyncio.to_thread, _known_panes, socket.parent),
     )
     enabled = settings.sources.enabled
     together = [kind, *(each for each, host in _SHARED.items() if host is kind and each in enabled)]

@@ -5,9 +5,10 @@ itself; whoever pulls from it cannot tell the difference.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 
 from bullpen.api.runtime import Paths
 from bullpen.api.settings import Settings
-from bullpen.model.states import SourceKind
+from bullpen.model.states import Provider, SourceKind
 from bullpen.model.version import VERSION
 from bullpen.model.views import PaneState
 from bullpen.observe.gateway import Gateway
@@ -33,6 +34,9 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+FindPanes = Callable[[], Awaitable[tuple[PaneState, ...]]]
+
+
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """All that a source may need to know of where it runs."""
 
@@ -42,6 +46,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     known_panes: tuple[PaneState, ...] = ()
     """From before a restart, so that a pane keeps its identity."""
+    panes: FindPanes | None = None
+    """Tells which panes there are now."""
 
     @property
     def home(self) -> Path:
@@ -95,7 +101,11 @@ def _poller(around: Surroundings, listeners: list[Any]) -> Source:
 
     settings = around.settings.observe
     directory = around.settings.rules.directory
-    rules = load_rules(Path(directory) if directory else None)
+    broken: list[str] = []
+    rules = load_rules(
+        Path(directory) if directory else around.paths.rules,
+        on_trouble=lambda error: broken.append(f"{error}; without it, ours are used"),
+    )
     return PollerSource(
         around.now,
         rules,
@@ -108,6 +118,7 @@ def _poller(around: Surroundings, listeners: list[Any]) -> Source:
         known=around.known_panes,
         listeners=listeners,
         tmux_only=settings.tmux_only,
+        troubles=broken,
     )
 
 
@@ -131,7 +142,14 @@ def _codex_appserver(around: Surroundings) -> Source:
         command=(around.settings.sources.codex_command, "app-server"),
         environment=around.environment,
         client_version=VERSION,
+        find_cwds=partial(_codex_cwds, around.panes) if around.panes else None,
     )
+
+
+async def _codex_cwds(panes: FindPanes) -> set[str]:
+    """Return the directories in which Codex seems to run."""
+    codex = (each for each in await panes() if each.provider is Provider.CODEX)
+    return {each.place.current_path for each in codex} - {""}
 
 
 def _codex_rollout(around: Surroundings) -> Source:

@@ -19,7 +19,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,6 +75,10 @@ SETTLE_SECONDS: Final = 3.0
 WHOLE_LIST_EVERY: Final = 10  # looks, when only some directories are watched
 READS_PER_LOOK: Final = 20
 MOST_PATHS: Final = 1000
+MOST_CWDS: Final = 200
+
+FindCwds = Callable[[], Awaitable[Iterable[str]]]
+"""Tells which directories to ask about."""
 
 _One = Request | Notification | Response | Malformed
 
@@ -92,6 +96,7 @@ class CodexAppServer(Source):
         command: Sequence[str] = COMMAND,
         environment: Mapping[str, str] | None = None,
         client_version: str = "0",
+        find_cwds: FindCwds | None = None,
         clock: Callable[[], float] = time.monotonic,
         handshake_seconds: float = HANDSHAKE_SECONDS,
         answer_seconds: float = ANSWER_SECONDS,
@@ -106,6 +111,7 @@ class CodexAppServer(Source):
             command: how to start a server; the program is looked for on the PATH.
             environment: what it is started with instead of our own.
             client_version: which version of us it is told.
+            find_cwds: tells in which directories Codex runs, asked at each look.
             clock: what pauses are measured by.
             handshake_seconds: how long a server may take to become ready.
             answer_seconds: how long it may take to answer.
@@ -117,6 +123,7 @@ class CodexAppServer(Source):
         self._command = tuple(command)
         self._environment = environment
         self._client_version = client_version
+        self._find_cwds = find_cwds
         self._clock = clock
         self._handshake_seconds = handshake_seconds
         self._answer_seconds = answer_seconds
@@ -147,12 +154,14 @@ class CodexAppServer(Source):
 
     def watch_cwds(self, paths: Iterable[str]) -> None:
         """Ask for threads in these directories; of all others only now and then."""
-        wanted = tuple(sorted(set(paths)))
+        wanted = tuple(sorted(set(paths)))[:MOST_CWDS]
         self._has_new_cwds |= wanted != self._wanted
         self._wanted = wanted
 
     async def look(self) -> None:
         link = await self._reach()
+        if self._find_cwds is not None:
+            self.watch_cwds(await self._find_cwds())
         try:
             await self._list_threads(link)
         except (ConnectionClosed, RequestTimeout, TransportError) as error:
