@@ -48,6 +48,7 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_TMUX = (3, 2)
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
+MOST_ALERTS = 3  # of which the words are told here
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -252,7 +253,8 @@ def daemon_checks(
             said = f"{each.status}: {each.reason or 'it does not say why'}"
             yield Check(f"source {kind}", level, said, f"tail {info.log_path}")
     if alerts:
-        yield Check("alerts", WARN, f"{len(alerts)} open: {alerts[0].message}", "bullpen alerts")
+        said = "; ".join(each.message for each in alerts[:MOST_ALERTS])
+        yield Check("alerts", WARN, f"{len(alerts)} open: {said}", "bullpen alerts")
     else:
         yield Check("alerts", OK, "none")
 

@@ -42,7 +42,8 @@ __all__ = [
 logger = logging.getLogger("bullpen.connection")
 
 MAX_PEERS = 1000  # at the same time
-BACKLOG = 128  # how many may wait to be accepted, and are accepted in one round of the loop
+BACKLOG = 1024  # how many may wait to be accepted; the system may allow fewer
+ACCEPTED_AT_ONCE = 128  # in one round of the loop
 SHORTAGE_SECONDS = 1.0  # until we try again when there are no descriptors left
 SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 REFUSAL_SECONDS = 5.0  # for a peer that may not be served to ask something and hear so
@@ -254,7 +255,7 @@ async def _serving(
 
     def accept_all() -> None:
         nonlocal retry
-        for _ in range(BACKLOG):
+        for _ in range(ACCEPTED_AT_ONCE):
             try:
                 connected, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 
 from bullpen.api.methods import LatencyStatus
 from bullpen.daemon.alerts import AlertLedger
@@ -12,13 +12,19 @@ from bullpen.errors import BullpenError
 from bullpen.model.alerts import Alert, AlertLevel, ResolvePolicy
 from bullpen.model.reasons import Reason
 from bullpen.model.records import Commit
-from bullpen.model.states import EvidenceTier, SourceKind
+from bullpen.model.sources import SourceHealth
+from bullpen.model.states import EvidenceTier, HealthStatus, SourceKind
 from bullpen.observe.pipeline import Keeper
 from bullpen.observe.sources.port import Now
 
 __all__ = ["Alarms"]
 
 logger = logging.getLogger("bullpen.daemon")
+
+SOURCE_DOWN = "source_down"
+LOG_UNAVAILABLE = "log_unavailable"
+NOTICED_FOR = timedelta(minutes=1)
+DOWN_FOR = timedelta(seconds=60)  # before anybody is told: most come back by themselves
 
 _LEVELS = {
     AlertLevel.WARN: logging.WARNING,
@@ -35,6 +41,8 @@ class Alarms:
         self._latencies = latencies
         self._now = now
         self._unsaved: dict[str, Alert] = {}
+        self._noticed_at: dict[str, datetime] = {}
+        self._down_since: dict[SourceKind, datetime] = {}
         self._something_to_keep = asyncio.Event()
         self.on_change: Callable[[], None] = lambda: None
 
@@ -83,7 +91,50 @@ class Alarms:
     def trouble(self, reason: Reason, message: str, kind: SourceKind | None) -> None:
         """Take what the gateway says an operator should know."""
         level = AlertLevel.WARN if reason is Reason.ACK_TIMEOUT else AlertLevel.DEGRADED
-        self.sound(f"{reason.word}:{kind or ''}", level, reason, message)
+        key = f"{reason.word}:{kind or ''}"
+        self._noticed_at[key] = self._now()
+        self.sound(key, level, reason, message)
+
+    def clear_past(self) -> None:
+        """Clear what the gateway has noticed once, and not since: nobody says when it is over."""
+        now = self._now()
+        for key, at in tuple(self._noticed_at.items()):
+            if not timedelta(0) <= now - at < NOTICED_FOR:
+                del self._noticed_at[key]
+                self.clear(key)
+
+    def begin_anew(self) -> None:
+        """Clear what was a condition of an earlier run. What still holds will be noticed again."""
+        for alert in self._ledger.open:
+            self.clear(alert.key)
+
+    # ----------------------------------------------------------------------- sources and the log
+
+    def judge_sources(self, health: Iterable[tuple[SourceKind, SourceHealth]]) -> None:
+        """Sound an alarm for each source that has been down for a minute; it ends with that."""
+        now = self._now()
+        for kind, each in health:
+            if each.status is not HealthStatus.DOWN or each.is_absent:
+                self._down_since.pop(kind, None)
+                self.clear(f"{SOURCE_DOWN}:{kind}")
+                continue
+            since = min(self._down_since.get(kind, now), now)  # a clock may be set back
+            self._down_since[kind] = since
+            if now - since > DOWN_FOR:
+                reason = each.reason or "it does not say why"
+                self.sound(
+                    f"{SOURCE_DOWN}:{kind}",
+                    AlertLevel.DEGRADED,
+                    SOURCE_DOWN,
+                    f"{kind} is down: {reason}",
+                )
+
+    def judge_log(self, trouble: str) -> None:
+        """Sound an alarm while the log cannot be written."""
+        if trouble:
+            self.sound("log", AlertLevel.WARN, LOG_UNAVAILABLE, f"records are lost: {trouble}")
+        else:
+            self.clear("log")
 
     # ---------------------------------------------------------------------------------- latencies
 

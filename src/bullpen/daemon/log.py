@@ -90,7 +90,7 @@ class Log:
 
     @property
     def trouble(self) -> str:
-        """Why records were lost last; empty if none were."""
+        """Why records are lost; empty if none were, or if they can be written again."""
         for handler in self._files:
             if handler.trouble:
                 return handler.trouble
@@ -182,6 +182,12 @@ class _PrivateFile(RotatingFileHandler):
             self.stream = None
             Path(self.baseFilename).unlink(missing_ok=True)
         super().doRollover()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lost = self.lost
+        super().emit(record)
+        if self.lost == lost:
+            self.trouble = ""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
         self.lost += 1

@@ -20,24 +20,23 @@ from bullpen.api.methods import PROTOCOL_VERSION, DaemonInfo
 from bullpen.api.options import DaemonOptions
 from bullpen.api.runtime import Paths, prepare
 from bullpen.api.settings import Settings, resolve
-from bullpen.connection import listen_unix
 from bullpen.daemon.alarms import Alarms
 from bullpen.daemon.alerts import AlertLedger
+from bullpen.daemon.door import open_door
 from bullpen.daemon.isolated import isolated_sources, keep_panes
 from bullpen.daemon.latency import Latencies
 from bullpen.daemon.lock import InstanceLock
-from bullpen.daemon.log import open_log
-from bullpen.daemon.peers import authorize_owner
+from bullpen.daemon.log import Log, open_log
 from bullpen.daemon.service import Service
 from bullpen.daemon.signals import Stop, stop_on_signals
 from bullpen.daemon.snapshots import Snapshots
 from bullpen.daemon.sources import Surroundings, local_sources, utc_now
 from bullpen.errors import BullpenError
-from bullpen.model.alerts import Alert, AlertLevel
+from bullpen.model.alerts import Alert, AlertLevel, ResolvePolicy
 from bullpen.model.reasons import Reason
 from bullpen.model.states import EvidenceTier, SourceKind
 from bullpen.model.version import VERSION
-from bullpen.model.views import StateChange
+from bullpen.model.views import PaneState, StateChange
 from bullpen.observe.gateway import Gateway
 from bullpen.observe.pipeline import Pipeline
 from bullpen.observe.projection import Projection
@@ -52,6 +51,7 @@ REMEMBERED = 10_000  # observations that are told apart from those read again af
 HOUSEKEEPING_SECONDS = 60.0
 LONGEST_TICK_MS = 1000  # sources are heard of at least so often: three times are stale
 KEEP_PANES_SECONDS = 5.0
+WATCH_SECONDS = 2.0
 EVENTS_KEPT = 500_000
 FIRST_LOOK_SECONDS = 5.0
 
@@ -70,15 +70,15 @@ def run(options: DaemonOptions) -> int:
             console=sys.stderr if options.foreground else None,
         )
         try:
-            asyncio.run(_run(settings, paths))
+            asyncio.run(_run(settings, paths, log))
         finally:
             log.close()
     return 0
 
 
-async def _run(settings: Settings, paths: Paths) -> None:
+async def _run(settings: Settings, paths: Paths, log: Log) -> None:
     with stop_on_signals() as stop:
-        async with Daemon(settings, paths, stop=stop):
+        async with Daemon(settings, paths, stop=stop, log=log):
             reason = await stop.wait()
             logger.info("stopping: %s", reason)
 
@@ -97,12 +97,19 @@ class Daemon:
     """All rooms, composed, for the length of an `async with` block."""
 
     def __init__(
-        self, settings: Settings, paths: Paths, *, stop: Stop | None = None, now: Now = utc_now
+        self,
+        settings: Settings,
+        paths: Paths,
+        *,
+        stop: Stop | None = None,
+        now: Now = utc_now,
+        log: Log | None = None,
     ) -> None:
         self._settings = settings
         self._paths = paths
         self._stop = stop or Stop()
         self._now = now
+        self._log = log
         self._nonce = secrets.token_hex(16)
         self._started_at = now()
         self._stack = contextlib.AsyncExitStack()
@@ -162,6 +169,7 @@ class Daemon:
             now=self._now,
             environment=dict(os.environ),
             known_panes=restored.panes,
+            panes=self._panes,
         )
         kinds = settings.sources.enabled
         if settings.daemon.isolate_sources:
@@ -172,7 +180,7 @@ class Daemon:
         await self._look_once()
         # The socket is closed after the looking has stopped, and before anything else is let go.
         await stack.enter_async_context(
-            listen_unix(str(self._paths.socket), self.service.builder, authorize=authorize_owner)
+            open_door(self._paths, self.service.builder, self._note_door)
         )
         await stack.enter_async_context(_background(self._work(snapshots)))
         logger.info("watching; listening at %s", self._paths.socket)
@@ -188,8 +196,15 @@ class Daemon:
         ledger = AlertLedger(lambda: secrets.token_hex(4))
         ledger.restore(alerts)
         alarms = Alarms(ledger, latencies, self._now)
+        alarms.begin_anew()
         for notice in self._store.notices:
-            alarms.sound("store", AlertLevel.DEGRADED, Reason.STORE_UNAVAILABLE, notice)
+            alarms.sound(
+                "store",
+                AlertLevel.DEGRADED,
+                Reason.STORE_UNAVAILABLE,
+                notice,
+                policy=ResolvePolicy.OPERATOR,
+            )
         return alarms
 
     def _make_pipeline(self, gateway: Gateway) -> Pipeline:
@@ -231,6 +246,7 @@ class Daemon:
             group.create_task(self.alarms.keep(self._store))
             group.create_task(snapshots.save_every(period))
             group.create_task(self._keep_house())
+            group.create_task(self._keep_watch())
             if self._settings.daemon.isolate_sources:
                 group.create_task(self._keep_panes())
 
@@ -242,16 +258,30 @@ class Daemon:
             with contextlib.suppress(BullpenError):  # told when a state cannot be written
                 await self._store.prune(self._now() - kept_for, EVENTS_KEPT)
 
+    async def _keep_watch(self) -> None:
+        """Say what befalls our own parts, should nobody else."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            self.alarms.clear_past()
+            self.alarms.judge_sources(self.pipeline.gateway.health())
+            if self._log is not None:
+                self.alarms.judge_log(self._log.trouble)
+
     async def _keep_panes(self) -> None:
-        """Tell a poller that may be started anew which panes there are."""
+        """Tell the sources which panes there are, also a poller that is started anew."""
         kept: tuple[object, ...] = ()
         while True:
             panes = self.pipeline.projection.panes()
-            ids = tuple(each.pane_instance_id for each in panes)
-            if ids != kept:
+            seen = tuple(
+                (each.pane_instance_id, each.provider, each.place.current_path) for each in panes
+            )
+            if seen != kept:
                 await asyncio.to_thread(keep_panes, self._paths, panes)
-                kept = ids
+                kept = seen
             await asyncio.sleep(KEEP_PANES_SECONDS)
+
+    async def _panes(self) -> tuple[PaneState, ...]:
+        return self.pipeline.projection.panes()
 
     async def _keep_all(self, snapshots: Snapshots) -> None:
         with contextlib.suppress(BullpenError):
@@ -267,6 +297,12 @@ class Daemon:
         elif not self._is_store_well:
             self._is_store_well = True
             self.alarms.clear("store:write")
+
+    def _note_door(self, error: BullpenError | None) -> None:
+        if error is not None:
+            self.alarms.sound("socket", AlertLevel.DEGRADED, "socket_lost", str(error))
+        else:
+            self.alarms.clear("socket")
 
     def _describe(self) -> DaemonInfo:
         projection, gateway = self.pipeline.projection, self.pipeline.gateway
