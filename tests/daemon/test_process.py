@@ -82,7 +82,9 @@ async def daemon(home: Path, *arguments: str, **variables: str) -> AsyncIterator
         await process.communicate()
 
 
-async def output(home: Path, *arguments: str, **variables: str) -> tuple[int | None, str]:
+async def output(
+    home: Path, *arguments: str, seconds: float = 20.0, **variables: str
+) -> tuple[int | None, str]:
     """Run a command that is to end by itself; return its exit code and what it complained of."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -93,7 +95,7 @@ async def output(home: Path, *arguments: str, **variables: str) -> tuple[int | N
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(seconds):
         said, _ = await process.communicate()
     return process.returncode, said.decode()
 
