@@ -1,10 +1,12 @@
 """The board shows what the daemon says, follows it, and does what its keys promise."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
+from textual.strip import Strip
 
 from bullpen.api.errors import ApiError
 from bullpen.model.alerts import Alert, AlertLevel
@@ -13,11 +15,24 @@ from bullpen.model.states import Activity, EvidenceMode, EvidenceTier, HealthSta
 from bullpen.model.views import AgentState, Claim, Explanation
 from bullpen.testing.daemon import FakeDaemon, agent_state, pane_state
 from bullpen.testing.tmux import eventually
-from tests.tui.boards import showing
+from tests.tui.boards import Shown, showing
 
 
 def waiting(name: str, pane: str, **facts: object) -> AgentState:
     return agent_state(name, Activity.WAITING_APPROVAL, pane=pane, **facts)  # type: ignore[arg-type]
+
+
+def count_lines(board: Shown) -> Counter[int]:
+    """Return how often each row of the terminal is drawn from now on."""
+    drawn: Counter[int] = Counter()
+    render = board.app._board.render_line
+
+    def count(y: int) -> Strip:
+        drawn[y] += 1
+        return render(y)
+
+    board.app._board.render_line = count  # type: ignore[method-assign]
+    return drawn
 
 
 async def test_every_agent_has_a_line_under_its_session(daemon: FakeDaemon, home: Path) -> None:
@@ -78,6 +93,15 @@ async def test_ages_grow_while_nothing_happens(daemon: FakeDaemon) -> None:
         await board.shows("  0s codex-1")
         now = began + timedelta(seconds=7)
         await board.shows("  7s codex-1")
+
+
+async def test_the_lines_are_drawn_again_while_nothing_happens(daemon: FakeDaemon) -> None:
+    daemon.set_agent(agent_state("codex-1", pane="%2"))
+    async with showing(daemon.socket_path) as board:
+        await board.shows("codex-1")
+        await board.pilot.pause()
+        drawn = count_lines(board)
+        await eventually(lambda: drawn.total() >= 2)
 
 
 async def test_the_filter_shows_only_some(daemon: FakeDaemon) -> None:
@@ -275,20 +299,12 @@ async def test_of_two_hundred_agents_those_are_drawn_that_fit(daemon: FakeDaemon
     async with showing(daemon.socket_path, height=30) as board:
         await board.shows("200 agents", "codex-0")
         assert "job-199" not in board.screen
-        drawn = 0
-        render = board.app._board.render_line
-
-        def count(y: int) -> object:
-            nonlocal drawn
-            drawn += 1
-            return render(y)
-
-        board.app._board.render_line = count  # type: ignore[assignment, method-assign]
+        drawn = count_lines(board)
         await board.press("G")
         await board.shows("job-199")
         daemon.set_agent(waiting("codex-199", "%199", index=199, title="job-199"))
         await board.shows("◆ waiting_approval")
-        assert drawn <= 30 * 12
+        assert max(drawn) < 30  # rows of the terminal, not of the list
         await board.press("g")
         await board.shows("job-0 ")
 

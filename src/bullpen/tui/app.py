@@ -144,7 +144,7 @@ class BoardApp(App[None]):
         if isinstance(heard, Lost):
             self._client = None
             first = one_line(heard.reason.partition("\n")[0])
-            self._tell(f"reconnecting… {first}; r starts the daemon")
+            self._tell(f"reconnecting… r starts the daemon; {first}")
             return
         self.world.take(heard)
         self._draw_soon()
