@@ -165,7 +165,10 @@ async def _launch(command: Sequence[str], paths: Paths) -> _Child:
 
 def _spawn(command: Sequence[str], log: Path) -> "tuple[subprocess.Popen[bytes], int]":
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(log, flags, 0o600)
+    try:
+        descriptor = os.open(log, flags, 0o600)
+    except OSError:  # the daemon itself says that it has no log, and is of use without
+        descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
         process = subprocess.Popen(
             command,

@@ -192,12 +192,14 @@ def _mode(name: str, path: Path, wanted: int | None) -> Check:
 def _log(path: str) -> Check:
     log = Path(path)
     try:
-        size = log.stat().st_size
+        found = log.stat()
     except FileNotFoundError:
         return Check("log", OK, f"{home_relative(path)} (nothing yet)")
     except OSError as error:
         return Check("log", WARN, f"{path}: {error.strerror}", f"ls -l {path}")
-    return Check("log", OK, f"{home_relative(path)} ({size:,} bytes)")
+    if stat.S_ISDIR(found.st_mode) or not os.access(log, os.W_OK):
+        return Check("log", WARN, f"{path} cannot be written", f"ls -ld {path}")
+    return Check("log", OK, f"{home_relative(path)} ({found.st_size:,} bytes)")
 
 
 # What the daemon says
