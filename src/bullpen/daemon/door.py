@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -79,7 +80,8 @@ class _Door:
         while True:
             await asyncio.sleep(look_seconds)
             await self._close_former()
-            if await asyncio.to_thread(_identity, self._paths.socket) == self._identity:
+            found = await asyncio.to_thread(_identity, self._paths.socket)
+            if found is not None and found == self._identity:
                 continue
             try:
                 await asyncio.to_thread(prepare, self._paths)
@@ -100,7 +102,9 @@ class _Door:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
+    """Return which socket is there, if there is any."""
     with contextlib.suppress(OSError):
         found = os.lstat(path)
-        return found.st_dev, found.st_ino
+        if stat.S_ISSOCK(found.st_mode):
+            return found.st_dev, found.st_ino
     return None
