@@ -634,9 +634,11 @@ async def test_a_log_that_cannot_be_written_is_named_and_cleared(
         await goes_on(running.peer)
 
         async def said() -> Any:
-            return "bullpen.log" in (await doctor(home))["alerts"]["said"]
+            found = await doctor(home)
+            return "bullpen.log" in found["alerts"]["said"] and found
 
-        await until(said, 20.0)
+        found = await until(said, 20.0)
+        assert (found["log"]["level"], found["log"]["fix"]) == ("warn", f"ls -ld {log}")
         log.rmdir()
         # Whatever is logged next.
         await running.peer.exchange(b"{")
@@ -650,6 +652,16 @@ async def test_a_log_that_cannot_be_written_is_named_and_cleared(
         finally:
             tmux.go_on()
     assert log.is_file()
+
+
+async def test_without_a_log_a_daemon_is_started_all_the_same(home: Path) -> None:
+    (state_of(home) / "bullpen.log").mkdir()
+    code, said = await output(home, "up")
+    try:
+        assert code == 0, said
+        await goes_on(Peer(home / "run/bullpen/bullpend.sock"))
+    finally:
+        assert (await output(home, "down"))[0] == 0
 
 
 async def test_settings_that_cannot_be_read_are_named_with_their_place(home: Path) -> None:
@@ -686,18 +698,15 @@ async def test_a_socket_that_was_removed_is_made_anew_and_nobody_is_cut_off(
     async with daemon(home) as running:
         async with running.peer.follow() as told:
             running.peer.path.unlink()
-
-            async def there() -> Any:
-                return running.peer.path.exists()
-
-            await until(there, 15.0)
+            # A command that comes in between waits for it, and starts no other.
+            code, said = await output(home, "status")
+            assert (code, "Monitoring: on" in said) == (0, True)
             await goes_on(running.peer)
 
             async def heard() -> Any:
                 return [each for each in told if "claude:after" in json.dumps(each)]
 
             await until(heard)
-        assert await output(home, "status", "--no-start") is not None
         assert running.process.returncode is None
         assert await running.end(signal.SIGTERM) == 0
     assert not running.peer.path.exists()
