@@ -186,9 +186,12 @@ async def test_without_tmux_it_says_so_and_hears_what_it_is_told(home: Path) -> 
 
 
 @pytest.mark.requirement("TR-50")
-async def test_a_second_server_is_found_when_it_appears(tmux: PrivateTmux) -> None:
-    async with running_daemon() as (peer, _):
+@pytest.mark.parametrize("seconds", [0.0, -3600.0], ids=["in-time", "clock-set-back"])
+async def test_a_second_server_is_found_when_it_appears(seconds: float, tmux: PrivateTmux) -> None:
+    clock = Clock()
+    async with running_daemon(clock=clock) as (peer, _):
         await until(peer.panes)
+        clock.advance(seconds)
         path = Path(tmux.target.socket_path).parent / f"tmux-{os.getuid()}/another"
         path.parent.mkdir(mode=0o700)
         command = ("-S", str(path), "-f", "/dev/null")
@@ -768,7 +771,7 @@ async def test_a_clock_that_is_set_costs_nothing(seconds: float, tmux: PrivateTm
         accepted = await peer.ingest(event("turn.completed", pane=pane, at=clock()))
         assert accepted["accepted"] == 1
         assert (await peer.panes())[pane_id]["activity_state"] == "idle"
-        # Nor is a new server overlooked, nor what becomes of an old pane.
+        # Nor is overlooked what becomes of a pane.
         await tmux.run("kill-pane", "-t", pane_id)
 
         async def gone() -> Any:
