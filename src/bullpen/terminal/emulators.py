@@ -1,0 +1,36 @@
+"""Choosing an emulator: the best one that is installed."""
+
+from bullpen.errors import BullpenError
+from bullpen.terminal.emulator import Emulator
+
+__all__ = ["EmulatorMissing", "open_emulator"]
+
+
+class EmulatorMissing(BullpenError):
+    """No library that emulates a terminal is installed. Agents in tmux can be used without one."""
+
+    def __init__(self, extra: str) -> None:
+        super().__init__(f"no terminal emulation is installed: pip install 'bullpen[{extra}]'")
+        self.extra = extra
+
+
+def open_emulator(columns: int, rows: int) -> Emulator:
+    """Return the best emulator that is installed.
+
+    Its library is loaded here and not before: that takes half a second, which only those should
+    pay who run programs on terminals of ours. A loop has a thread do it.
+
+    Raises:
+        EmulatorMissing: there is none.
+    """
+    try:
+        from bullpen.terminal.ghostty import GhosttyEmulator
+    except (ImportError, OSError):  # not installed, or without a library for this machine
+        pass
+    else:
+        return GhosttyEmulator(columns, rows)
+    try:
+        from bullpen.terminal.pyte_screen import PyteEmulator
+    except ImportError as error:
+        raise EmulatorMissing("terminal") from error
+    return PyteEmulator(columns, rows)
