@@ -179,6 +179,11 @@ async def test_what_is_none_of_its_hooks_is_refused(hooked: Hooked, payload: obj
     assert hooked.heard.observations == []
 
 
+async def test_a_hook_whose_process_is_not_known_is_still_in_its_pane(hooked: Hooked) -> None:
+    await hooked.call("Stop", origin=Origin(tmux_pane="%3"))
+    assert hooked.heard.last("t1").origin == Origin(tmux_pane="%3", cwd="/project")
+
+
 def put_process(proc: Path, pid: int, *argv: str) -> None:
     directory = proc / str(pid)
     directory.mkdir(parents=True)

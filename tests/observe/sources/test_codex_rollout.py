@@ -237,6 +237,8 @@ async def test_a_session_is_over_when_its_process_is_gone(codex: Codex) -> None:
     codex.run(41, file)
     file.event("task_started")
     await codex.look()
+    assert await codex.look() == []
+    assert await codex.look() == []
     codex.end(41)
     assert await codex.look() == ["session.ended"]
     assert codex.heard.last(file.thread_id).observed_at == codex.time.now()
@@ -368,11 +370,53 @@ async def test_a_file_whose_first_line_is_not_complete_is_read_when_it_is(codex:
 async def test_a_file_that_was_written_anew_tells_its_last_state(codex: Codex) -> None:
     await codex.look()
     file = codex.begin()
-    file.event("task_started")
-    file.event("task_complete")
+    for kind in ("task_started", "task_complete", "task_started"):
+        file.event(kind)
+    await codex.look()
+    codex.time.advance(60)
     await codex.look()
     lines = file.path.read_text().splitlines(keepends=True)
-    file.path.write_text("".join(lines[:2]))
+    file.path.write_text("".join(lines[:3]))
+    assert await codex.look() == ["turn.completed"]
+
+
+async def test_what_ends_a_tool_is_told_once_though_it_is_read_at_two_looks(codex: Codex) -> None:
+    await codex.look()
+    file = codex.begin()
+    file.event("task_started")
+    file.call("c1")
+    await codex.look()
+    file.event("item_completed", item={"type": "CommandExecution", "id": "c1"})
+    assert await codex.look() == ["tool.completed"]
+    file.write("response_item", type="function_call_output", call_id="c1")
+    assert await codex.look() == []
+
+
+async def test_a_thread_without_a_directory_is_nowhere(codex: Codex) -> None:
+    await codex.look()
+    file = codex.begin()
+    text = file.path.read_text().replace(str(codex.project), "")
+    file.path.write_text(text)
+    file.event("task_started")
+    await codex.look()
+    assert codex.heard.last(file.thread_id).origin == Origin()
+
+
+async def test_a_disk_that_cannot_be_read_is_said_and_tried_again(
+    codex: Codex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    await codex.look()
+    file = codex.begin()
+    codex.run(41, file)
+    file.event("task_started")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refuse)
+        with pytest.raises(SourceTrouble, match="Permission denied") as caught:
+            await codex.look()
+    assert caught.value.is_down
     assert await codex.look() == ["turn.started"]
 
 

@@ -167,7 +167,7 @@ class CodexRollout(Source):
 
     def _scan(self, now: datetime) -> list[_Said]:
         """Look through all files: follow those that are new or in use, let go of the others."""
-        is_first, self._scanned_at = self._scanned_at is None, now
+        is_first = self._scanned_at is None
         root = os.path.realpath(self._sessions)
         self._signs = _newest_directories(root) | {self._prompts: _changed_at(self._prompts)}
         self._find_holders(now)
@@ -182,6 +182,7 @@ class CodexRollout(Source):
                 # At first, what nobody has open is over, if that can be known.
                 is_over = is_first and self._processes.can_tell and path not in self._holders
                 self._followed[path] = _Followed(path, written_at, is_silent=is_over)
+        self._scanned_at = now
         self._ignored &= recent
         gone = [self._followed.pop(path) for path in self._followed.keys() - recent]
         return [_ended(each, now, "silent") for each in gone if self._is_over(each)]
