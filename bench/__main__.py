@@ -20,6 +20,10 @@ ROWS = {
     "tmux": "bench.tmux",
     "cli-startup": "bench.cli_startup",
     "hook-shim": "bench.hooks",
+    "hook-latency": "bench.observe_hooks",
+    "screen-latency": "bench.observe_screens",
+    "idle-cost": "bench.observe_idle",
+    "observations-soak": "bench.observe_soak",
 }
 
 

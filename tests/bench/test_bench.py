@@ -96,6 +96,34 @@ def test_a_hook_is_set_beside_a_bare_interpreter(report: dict[str, Any]) -> None
     assert told["at_most"] == kept["at_most"] == 3
 
 
+@pytest.mark.requirement("bench:hook-latency", "bench:screen-latency")
+def test_how_late_something_is_told_is_set_beside_the_most_it_may_be(
+    report: dict[str, Any],
+) -> None:
+    for row, most in (("hook-latency", 300), ("screen-latency", 1200)):
+        half, nearly_all = report[row]
+        assert half["at_most"] is None
+        assert (nearly_all["theirs"], nearly_all["at_most"]) == (most, 1)
+        assert 0 < half["ours"] <= nearly_all["ours"]
+
+
+@pytest.mark.requirement("bench:idle-cost")
+def test_a_quiet_daemon_is_set_beside_a_hundredth_of_a_core_and_60_mib(
+    report: dict[str, Any],
+) -> None:
+    processor, resident = report["idle-cost"]
+    assert (processor["theirs"], processor["unit"]) == (1, "%")
+    assert (resident["theirs"], resident["unit"]) == (60, "MiB")
+
+
+@pytest.mark.requirement("bench:observations-soak", "MEM-2", "MEM-4")
+def test_observations_that_were_are_bounded(report: dict[str, Any]) -> None:
+    _, resident, held, rate = report["observations-soak"]
+    assert resident["at_most"] == 1.02
+    assert held["is_met"]
+    assert rate["is_met"]
+
+
 def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     table = report["table"].splitlines()
     figures = [f for row, each in report.items() if row != "table" for f in each]
