@@ -278,7 +278,7 @@ def test_without_eyes_only_labels_that_name_a_session_are_judged() -> None:
     [
         ('{"label": ', "line 2: Input data was truncated"),
         ('{"observation": {}}', "line 2: Object missing required field `event_id`"),
-        ('{"lable": {}}', "line 2: Object contains unknown field `lable`"),
+        ('{"labels": {}}', "line 2: Object contains unknown field `labels`"),
         ('{"at": "2026-01-01T00:00:00"}', "line 2: a time has no offset from UTC"),
     ],
 )
