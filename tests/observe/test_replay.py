@@ -199,7 +199,8 @@ def test_the_order_within_a_batch_is_that_of_time(seed: int) -> None:
         for number, word in enumerate(words)
     ]
     random.Random(seed).shuffle(batch)
-    assert replay([*batch, label(10, "idle", "claude:one")]).misses == ()
+    report = replay([*batch, label(10, "idle", "claude:one")])
+    assert (report.misses, report.dropped) == ((), {})
 
 
 # ------------------------------------------------------------------------------------------- time
@@ -271,6 +272,14 @@ def test_without_eyes_only_labels_that_name_a_session_are_judged() -> None:
     [judged] = of_tier(rows, EvidenceTier.DETERMINISTIC)
     assert judged.label == Label("claude:one", "none", "claude:one")
     assert list(of_tier(rows, EvidenceTier.HEURISTIC)) == rows
+
+
+def test_sources_of_the_other_tier_are_not_heard() -> None:
+    world = World()
+    seen = observed(0, world.look(HERE, Activity.RUNNING))
+    heard = observed(0, world.said("turn.started"))
+    assert list(of_tier([seen, heard], EvidenceTier.HEURISTIC)) == [seen]
+    assert list(of_tier([seen, heard], EvidenceTier.DETERMINISTIC)) == [heard]
 
 
 @pytest.mark.parametrize(
