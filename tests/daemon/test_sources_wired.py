@@ -179,7 +179,7 @@ async def test_a_source_that_is_not_heard_of_is_stale_until_it_comes_back(home: 
 
 
 @pytest.mark.requirement("A2-3", "A8-1")
-@pytest.mark.parametrize(("pause", "is_resync"), [(29.0, True), (30.6, False)])
+@pytest.mark.parametrize(("pause", "is_resync"), [(27.0, True), (30.6, False)])
 async def test_three_unknown_cursors_within_a_minute_are_a_warning(
     pause: float, is_resync: bool, home: Path
 ) -> None:
