@@ -110,9 +110,9 @@ class AlertLedger:
         One of policy `operator` is resolved by it. Twice is the same as once.
         """
         alert = self.find(alert_id)
-        if alert is None or alert.acknowledged_at is not None or not alert.is_open:
+        if alert is None or not alert.is_open:
             return alert
-        alert = msgspec.structs.replace(alert, acknowledged_at=now)
+        alert = msgspec.structs.replace(alert, acknowledged_at=alert.acknowledged_at or now)
         if alert.policy is ResolvePolicy.OPERATOR:
             return self._resolve(alert, now)
         self._open[alert.key] = alert
