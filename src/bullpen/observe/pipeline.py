@@ -70,6 +70,7 @@ class Pipeline:
         self._on_store_trouble = on_store_trouble
         self._unsaved = _Unsaved()
         self._something_to_keep = asyncio.Event()
+        self._keeping: asyncio.Task[bool] | None = None
 
     async def run(self) -> None:
         """Follow the sources until cancelled."""
@@ -131,6 +132,8 @@ class Pipeline:
 
     async def flush(self) -> None:
         """Write what is not yet written; once, whatever becomes of it."""
+        if self._keeping is not None:
+            await asyncio.wait([self._keeping])
         await self._keep()
 
     # ------------------------------------------------------------------------------------- folding
@@ -186,7 +189,16 @@ class Pipeline:
                 self._something_to_keep.set()
 
     async def _keep(self) -> bool:
-        """Write all that there is to write; return whether that was possible."""
+        """Write all that there is to write; return whether that was possible.
+
+        A write that has begun comes to its end, whoever ceases to wait for it: one that was given
+        up and done after all would be done twice.
+        """
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.create_task(self._write(), name="pipeline:write")
+        return await asyncio.shield(self._keeping)
+
+    async def _write(self) -> bool:
         while True:
             try:
                 delivery = self.gateway.take(BATCH)
@@ -205,9 +217,6 @@ class Pipeline:
                 self._unsaved = saving.followed_by(self._unsaved)
                 self._on_store_trouble(error)
                 return False
-            except BaseException:
-                self._unsaved = saving.followed_by(self._unsaved)
-                raise
             self._on_store_trouble(None)
             if delivery.token is None:
                 return True
