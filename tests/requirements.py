@@ -572,6 +572,72 @@ _COMMAND_LINE = {
     "cli:lazy": "A command imports only what it needs, and help imports no command.",
 }
 
+_TERMINAL = {
+    # The program on its terminal
+    "S-01": "A program is started on a terminal as it is, and finds that it has one.",
+    "S-02": "What it writes and what it is written arrive byte by byte the same.",
+    "S-03": "What is typed reaches the program, and addresses do not.",
+    "S-21": "It leads a session of its own, which the terminal controls.",
+    "S-22": "It ends within a second, whatever it ignores, and nothing is left of it.",
+    "S-23": "What is written is written whole.",
+    "S-24": "An interrupt reaches the program and its children.",
+    "S-26": "The size of the terminal follows, and the program is told.",
+    "S-161": "Several may write at once, and nothing of it is mixed.",
+    # What it wrote
+    "S-25": "The newest of what it wrote can be read as text.",
+    "S-92": "Of that, the newest two thousand characters are shown.",
+    "S-170": "Ten thousand bytes are kept, and they are the newest.",
+    "S-171": "Only the tail is searched for a prompt.",
+    "S-172": "What is shown is the end of what is kept.",
+    # What a user types
+    "S-40": "What stands on the line is known, or known not to be.",
+    "S-42": "What was typed becomes what to do, in order.",
+    "S-46": "The user is told where a message went.",
+    "S-47": "A reset forgets the line.",
+    "S-49": "An address is a name, perhaps a wish for a response, and a message, perhaps quoted.",
+    "S-50": "Names are compared in lower case.",
+    "S-51": "The sequences of keys pass untouched, and what they do to a line is followed.",
+    "S-52": "Ctrl-C, Ctrl-D and Ctrl-Z end a line that is not sent.",
+    "S-53": "A backspace takes one character.",
+    "S-54": "Enter sends an address; any other line is the program's.",
+    "S-55": "Characters reach the program as they are typed.",
+    "S-56": "The program does not execute an address.",
+    "S-57": "Notices are worded and coloured as the user knows them.",
+}
+
+_MESSAGES = {
+    # The message
+    "O-13": "A message may have fields beyond its schema.",
+    "O-15": "A recipient and a text are a message.",
+    "O-20": "A message has an id, a sender, a recipient, a type and a text.",
+    "O-21": "... and may have thinking, metadata, a time and what it answers.",
+    "O-22": "There are ten types of messages,",
+    "O-23": "... in three groups.",
+    "O-24": "Metadata are typed, and keys that nobody knows are kept.",
+    "O-25": "There are four priorities.",
+    "O-28": "A reply names the message it answers.",
+    "O-29": "On the wire they are `from` and `to`.",
+    "O-30": "A message older than its ttl is not delivered, and that is told.",
+    "O-31": "Each retry is counted.",
+    # Time
+    "O-85": "The five timeouts have the seed's defaults and can be set.",
+    "B1.13-h": "A connection that waits for an answer is not idle.",
+    "B1.13-i": "A task has the time of a task, anything else that of a response.",
+    "O-90": "What failed is tried again after 1, 2, 4, 8 and 16 seconds.",
+    "O-92": "After five retries it is given up, and that is told.",
+    # Policy
+    "O-101": "What is no message is refused.",
+    "O-102": "The size of a message is limited.",
+    "O-103": "An agent can restrict with whom it exchanges messages.",
+    "O-104": "Only the boss speaks with the user, where a team says so.",
+    "O-110": "A message has at most a megabyte.",
+    "O-111": "Thinking has at most a hundred kilobytes.",
+    "O-120": "Each message that ended has one record, with its size and duration.",
+    # Beyond the seed
+    "mail:durable": "What was promised of a message survives a kill.",
+    "mail:receipts": "A receipt moves along one table, and only what was seen is delivered.",
+}
+
 REQUIREMENTS: Final[Mapping[str, str]] = MappingProxyType(
     _CONNECTION
     | _CONTRACT
@@ -582,6 +648,8 @@ REQUIREMENTS: Final[Mapping[str, str]] = MappingProxyType(
     | _SIGNATURE
     | _ACCURACY
     | _TMUX
+    | _TERMINAL
     | _COMMAND_LINE
+    | _MESSAGES
     | _BENCHMARKS
 )
