@@ -1,0 +1,185 @@
+"""The port: one mailbox per agent, and what became of every message.
+
+What a call changed is kept before it returns, wholly or not at all. A delivery is leased by one at
+a time; who holds it records each step with its evidence, and ends with `acknowledge`, `release` or
+`reject`. What was put into an agent and not confirmed is never handed out again by itself: it may
+have arrived.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from bullpen.mail.retries import LEASE_SECONDS
+from bullpen.model.deliveries import (
+    CommunicationLog,
+    Delivery,
+    Evidence,
+    Receipt,
+    ReceiptState,
+)
+from bullpen.model.messages import Message
+
+__all__ = ["MAILBOX", "Appended", "Mailboxes", "Recovered"]
+
+MAILBOX = "mailbox"
+"""Who says what the mailboxes know by themselves."""
+
+
+class Appended(NamedTuple):
+    """A message that is kept, in the mailboxes of all who get it."""
+
+    message: Message
+    deliveries: tuple[Delivery, ...]
+    is_new: bool = True
+    """False if it had been appended before; then this is what became of it."""
+
+
+class Recovered(NamedTuple):
+    """What a restart finds."""
+
+    freed: int
+    """Deliveries that somebody held, and that can be leased again at once."""
+    in_flight: tuple[Delivery, ...]
+    """Deliveries that may have arrived. Look before they are released."""
+
+
+class Mailboxes(Protocol):
+    """The mailboxes of all agents. Times are passed in, and are UTC."""
+
+    async def append(
+        self, message: Message, *, now: datetime, recipients: Iterable[str] | None = None
+    ) -> Appended:
+        """Keep a message for its recipient, or for all that listen to its topic.
+
+        With `recipients` it is for those: a broadcast. The same message again, by its id or by its
+        sender's key, changes nothing. A reply settles the receipt of what it answers.
+
+        Raises:
+            IdempotencyConflict: another message had the id or the key.
+            MailboxFull: too many wait for a recipient; nobody gets it.
+            NobodyListens: the topic has no subscriber beside the sender.
+        """
+
+    async def lease(
+        self,
+        recipient: str,
+        *,
+        now: datetime,
+        seconds: float = LEASE_SECONDS,
+        limit: int = 1,
+    ) -> tuple[Delivery, ...]:
+        """Return the next deliveries, by priority and then by order, held for so many seconds.
+
+        What expired is not returned, and is marked so.
+        """
+
+    async def record(
+        self, delivery: Delivery, state: ReceiptState, *, now: datetime, evidence: Evidence
+    ) -> Delivery:
+        """Add a step to the receipt of a delivery one holds.
+
+        Raises:
+            LeaseLost: somebody else holds it by now.
+            ImpossibleReceipt: the step cannot follow.
+        """
+
+    async def acknowledge(
+        self, delivery: Delivery, *, now: datetime, evidence: Evidence
+    ) -> Delivery:
+        """Mark a delivery as seen, and let go of it. Raises as `record` does.
+
+        Where a reply was faster it has been seen already, and nothing changes.
+        """
+
+    async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
+        """Let go of a delivery that did not arrive; it is tried again later, or is dead by now.
+
+        Raises as `record` does.
+        """
+
+    async def reject(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
+        """Give a delivery up at once. Raises as `record` does."""
+
+    async def settle(
+        self,
+        message_id: str,
+        recipient: str,
+        state: ReceiptState,
+        *,
+        now: datetime,
+        evidence: Evidence,
+    ) -> Delivery:
+        """Add a step to a receipt without holding the delivery: what was observed from outside.
+
+        Raises:
+            MessageNotFound: it is not in that mailbox.
+            ImpossibleReceipt: the step cannot follow.
+        """
+
+    async def expire(self, *, now: datetime, limit: int = 500) -> tuple[Delivery, ...]:
+        """End what waits and is older than its ttl; return it, so that senders can be told."""
+
+    async def recover(self) -> Recovered:
+        """Let go of everything: whoever held it is gone. For the start, before anybody leases."""
+
+    async def requeue(
+        self, message_id: str, recipient: str, *, now: datetime, evidence: Evidence
+    ) -> Delivery:
+        """Send a dead letter again: attempts and time to live begin anew.
+
+        Raises:
+            MessageNotFound: it is not in that mailbox.
+            ImpossibleReceipt: it is no dead letter.
+        """
+
+    async def dead_letters(
+        self, recipient: str | None = None, *, limit: int = 500
+    ) -> tuple[Delivery, ...]:
+        """Return what ended before it was delivered, the oldest first."""
+
+    async def in_flight(self, *, limit: int = 500) -> tuple[Delivery, ...]:
+        """Return what was put into agents and is not confirmed yet, the oldest first."""
+
+    async def waiting(self, recipient: str, *, limit: int = 500) -> tuple[Delivery, ...]:
+        """Return what waits in a mailbox, in the order in which it will be delivered."""
+
+    async def position(self, message_id: str, recipient: str) -> int | None:
+        """Return the place in the queue, the next being 1; None if it does not wait.
+
+        Raises:
+            MessageNotFound: it is not in that mailbox.
+        """
+
+    async def deliveries(self, message_id: str) -> tuple[Delivery, ...]:
+        """Return how far a message has come in each mailbox.
+
+        Raises:
+            MessageNotFound: there is no such message.
+        """
+
+    async def receipts(self, message_id: str) -> tuple[Receipt, ...]:
+        """Return every step of a message, in order. Raises as `deliveries` does."""
+
+    async def thread(self, message_id: str, *, limit: int = 500) -> tuple[Message, ...]:
+        """Return the messages that belong together by `reply_to`, in order.
+
+        Raises as `deliveries` does.
+        """
+
+    async def subscribe(self, topic: str, agent: str) -> None:
+        """Let an agent get what is sent to a topic from now on."""
+
+    async def unsubscribe(self, topic: str, agent: str) -> None:
+        """End that. What it has got already stays."""
+
+    async def subscribers(self, topic: str) -> tuple[str, ...]:
+        """Return who listens to a topic."""
+
+    async def log_refusal(self, message: Message, error: str, *, now: datetime) -> None:
+        """Note a message that was not let through."""
+
+    async def communication(
+        self, *, after: int = 0, limit: int = 500
+    ) -> tuple[tuple[int, CommunicationLog], ...]:
+        """Return the communication log after a number: a record per delivery that ended."""

@@ -1,0 +1,256 @@
+"""Mailboxes that end with the process: for tests, and where nothing can be written."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from bullpen.mail.ledger import Ledger, Rules
+from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered
+from bullpen.mail.retries import LEASE_SECONDS
+from bullpen.model.deliveries import (
+    CommunicationLog,
+    Delivery,
+    Evidence,
+    Receipt,
+    ReceiptState,
+)
+from bullpen.model.messages import Message
+
+__all__ = ["MemoryMailboxes"]
+
+
+class MemoryMailboxes(Mailboxes):
+    """Mailboxes in memory."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self._rows = _MemoryRows()
+        self._ledger = Ledger(self._rows, rules or Rules())
+
+    async def append(
+        self, message: Message, *, now: datetime, recipients: Iterable[str] | None = None
+    ) -> Appended:
+        return self._ledger.append(message, now, recipients)
+
+    async def lease(
+        self, recipient: str, *, now: datetime, seconds: float = LEASE_SECONDS, limit: int = 1
+    ) -> tuple[Delivery, ...]:
+        return self._ledger.lease(recipient, now, seconds, limit)
+
+    async def record(
+        self, delivery: Delivery, state: ReceiptState, *, now: datetime, evidence: Evidence
+    ) -> Delivery:
+        return self._ledger.record(delivery, state, now, evidence)
+
+    async def acknowledge(
+        self, delivery: Delivery, *, now: datetime, evidence: Evidence
+    ) -> Delivery:
+        return self._ledger.acknowledge(delivery, now, evidence)
+
+    async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
+        return self._ledger.release(delivery, now, evidence)
+
+    async def reject(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
+        return self._ledger.record(delivery, ReceiptState.DEAD, now, evidence)
+
+    async def settle(
+        self,
+        message_id: str,
+        recipient: str,
+        state: ReceiptState,
+        *,
+        now: datetime,
+        evidence: Evidence,
+    ) -> Delivery:
+        return self._ledger.settle(message_id, recipient, state, now, evidence)
+
+    async def expire(self, *, now: datetime, limit: int = 500) -> tuple[Delivery, ...]:
+        return self._ledger.expire(now, limit)
+
+    async def recover(self) -> Recovered:
+        return self._ledger.recover()
+
+    async def requeue(
+        self, message_id: str, recipient: str, *, now: datetime, evidence: Evidence
+    ) -> Delivery:
+        return self._ledger.requeue(message_id, recipient, now, evidence)
+
+    async def dead_letters(
+        self, recipient: str | None = None, *, limit: int = 500
+    ) -> tuple[Delivery, ...]:
+        return self._ledger.dead_letters(recipient, limit)
+
+    async def in_flight(self, *, limit: int = 500) -> tuple[Delivery, ...]:
+        return self._ledger.in_flight(limit)
+
+    async def waiting(self, recipient: str, *, limit: int = 500) -> tuple[Delivery, ...]:
+        return tuple(self._rows.waiting(recipient, limit))
+
+    async def position(self, message_id: str, recipient: str) -> int | None:
+        return self._ledger.position(message_id, recipient)
+
+    async def deliveries(self, message_id: str) -> tuple[Delivery, ...]:
+        return self._ledger.deliveries(message_id)
+
+    async def receipts(self, message_id: str) -> tuple[Receipt, ...]:
+        return self._ledger.receipts(message_id)
+
+    async def thread(self, message_id: str, *, limit: int = 500) -> tuple[Message, ...]:
+        return self._ledger.thread(message_id, limit)
+
+    async def subscribe(self, topic: str, agent: str) -> None:
+        self._rows.subscribe(topic, agent)
+
+    async def unsubscribe(self, topic: str, agent: str) -> None:
+        self._rows.unsubscribe(topic, agent)
+
+    async def subscribers(self, topic: str) -> tuple[str, ...]:
+        return tuple(self._rows.subscribers(topic))
+
+    async def log_refusal(self, message: Message, error: str, *, now: datetime) -> None:
+        self._ledger.log_refusal(message, error, now)
+
+    async def communication(
+        self, *, after: int = 0, limit: int = 500
+    ) -> tuple[tuple[int, CommunicationLog], ...]:
+        return tuple(self._rows.logs(after, limit))
+
+
+class _MemoryRows:
+    """The rows of all mailboxes in dictionaries. Every list is found by looking at everything."""
+
+    def __init__(self) -> None:
+        self._messages: dict[str, tuple[Message, str]] = {}
+        self._deliveries: dict[int, Delivery] = {}
+        self._receipts: list[Receipt] = []
+        self._topics: dict[str, set[str]] = {}
+        self._logs: dict[int, tuple[int | None, CommunicationLog]] = {}
+        self._logged = 0
+
+    def find_message(self, message_id: str) -> Message | None:
+        found = self._messages.get(message_id)
+        return None if found is None else found[0]
+
+    def find_key(self, sender: str, key: str) -> Message | None:
+        for message, _ in self._messages.values():
+            if (message.from_agent, message.idempotency_key) == (sender, key):
+                return message
+        return None
+
+    def find_thread(self, message_id: str) -> str | None:
+        found = self._messages.get(message_id)
+        return None if found is None else found[1]
+
+    def add_message(
+        self,
+        message: Message,
+        encoded: bytes,  # noqa: ARG002 - of the port
+        thread_id: str,
+        accepted_at: datetime,  # noqa: ARG002 - of the port
+    ) -> bool:
+        key = message.idempotency_key
+        if message.id in self._messages:
+            return False
+        if key is not None and self.find_key(message.from_agent, key) is not None:
+            return False
+        self._messages[message.id] = (message, thread_id)
+        return True
+
+    def thread(self, thread_id: str, limit: int) -> Sequence[Message]:
+        return [each for each, of in self._messages.values() if of == thread_id][:limit]
+
+    def add_delivery(self, delivery: Delivery) -> Delivery:
+        numbered = msgspec.structs.replace(delivery, number=len(self._deliveries) + 1)
+        self._deliveries[numbered.number] = numbered
+        return numbered
+
+    def save_delivery(self, delivery: Delivery) -> None:
+        message = self._deliveries[delivery.number].message
+        self._deliveries[delivery.number] = msgspec.structs.replace(delivery, message=message)
+
+    def refresh(self, delivery: Delivery) -> Delivery | None:
+        found = self._deliveries.get(delivery.number)
+        return found and msgspec.structs.replace(found, message=delivery.message)
+
+    def find_delivery(self, message_id: str, recipient: str) -> Delivery | None:
+        found = [each for each in self.deliveries(message_id) if each.recipient == recipient]
+        return found[0] if found else None
+
+    def deliveries(self, message_id: str) -> Sequence[Delivery]:
+        return self._select(lambda each: each.message.id == message_id)
+
+    def next_deliveries(self, recipient: str, now: datetime, limit: int) -> Sequence[Delivery]:
+        waiting = self.waiting(recipient, len(self._deliveries))
+        due = (each for each in waiting if each.available_at <= now and not each.is_leased(now))
+        return list(due)[:limit]
+
+    def waiting(self, recipient: str, limit: int) -> Sequence[Delivery]:
+        queued = self._select(lambda each: _is_queued(each) and each.recipient == recipient)
+        return sorted(queued, key=_place)[:limit]
+
+    def count_before(self, delivery: Delivery) -> int:
+        waiting = self.waiting(delivery.recipient, len(self._deliveries))
+        return sum(_place(each) < _place(delivery) for each in waiting)
+
+    def has_waiting(self, recipient: str, count: int) -> bool:
+        return len(self.waiting(recipient, count)) >= count
+
+    def expired(self, now: datetime, limit: int) -> Sequence[Delivery]:
+        found = self._select(
+            lambda each: (
+                _is_queued(each)
+                and not each.is_leased(now)
+                and each.expires_at is not None
+                and each.expires_at <= now
+            )
+        )
+        return sorted(found, key=lambda each: each.expires_at or now)[:limit]
+
+    def leased(self) -> Sequence[Delivery]:
+        return self._select(lambda each: _is_queued(each) and each.leased_until is not None)
+
+    def in_states(
+        self, states: Sequence[ReceiptState], recipient: str | None, limit: int
+    ) -> Sequence[Delivery]:
+        found = self._select(
+            lambda each: each.state in states and recipient in (None, each.recipient)
+        )
+        return found if limit < 0 else found[:limit]
+
+    def _select(self, condition: Callable[[Delivery], bool]) -> list[Delivery]:
+        return [each for each in self._deliveries.values() if condition(each)]
+
+    def add_receipts(self, receipts: Sequence[Receipt]) -> None:
+        self._receipts += receipts
+
+    def receipts(self, message_id: str) -> Sequence[Receipt]:
+        return [each for each in self._receipts if each.message_id == message_id]
+
+    def subscribe(self, topic: str, agent: str) -> None:
+        self._topics.setdefault(topic, set()).add(agent)
+
+    def unsubscribe(self, topic: str, agent: str) -> None:
+        self._topics.get(topic, set()).discard(agent)
+
+    def subscribers(self, topic: str) -> Sequence[str]:
+        return sorted(self._topics.get(topic, set()))
+
+    def add_log(self, entry: CommunicationLog, number: int | None) -> None:
+        if number is not None:
+            kept = self._logs.items()
+            self._logs = {key: each for key, each in kept if each[0] != number}
+        self._logged += 1
+        self._logs[self._logged] = (number, entry)
+
+    def logs(self, after: int, limit: int) -> Sequence[tuple[int, CommunicationLog]]:
+        found = [(key, entry) for key, (_, entry) in self._logs.items() if key > after]
+        return found[:limit]
+
+
+def _is_queued(delivery: Delivery) -> bool:
+    return delivery.state is ReceiptState.QUEUED
+
+
+def _place(delivery: Delivery) -> tuple[int, int]:
+    """What a mailbox is ordered by."""
+    return -delivery.message.priority.rank, delivery.number

@@ -1,0 +1,554 @@
+"""What every implementation of `Mailboxes` does."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bullpen.mail.errors import (
+    IdempotencyConflict,
+    ImpossibleReceipt,
+    LeaseLost,
+    MailboxFull,
+    MessageNotFound,
+    NobodyListens,
+)
+from bullpen.mail.ledger import Rules
+from bullpen.mail.mailboxes import Mailboxes
+from bullpen.mail.memory import MemoryMailboxes
+from bullpen.mail.sqlite import SqliteMailboxes
+from bullpen.model.deliveries import CommunicationLog, Delivery, Evidence, ReceiptState
+from bullpen.model.messages import MessageType, Priority, message_size
+from bullpen.store.database import Database
+from bullpen.store.migrate import migrate
+from tests.mail.samples import SECOND, SEEN_BY_HOOK, T0, message
+
+S = ReceiptState
+LIMIT = 12
+DOOR = Evidence("door", "could not")
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite in memory"])
+async def mailboxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Mailboxes]:
+    rules = Rules(mailbox_limit=LIMIT)
+    if request.param == "memory":
+        yield MemoryMailboxes(rules)
+        return
+    path = tmp_path / "state.db" if request.param == "sqlite" else None
+    database = await Database.open(path, prepare=partial(migrate, path="here"))
+    over_sqlite = SqliteMailboxes(database, rules)
+    yield over_sqlite
+    await over_sqlite.aclose()
+    await database.aclose()
+
+
+async def lease(mailboxes: Mailboxes, recipient: str = "coder", after: float = 0) -> Delivery:
+    [delivery] = await mailboxes.lease(recipient, now=T0 + after * SECOND)
+    return delivery
+
+
+async def state(mailboxes: Mailboxes, message_id: str = "m1") -> S:
+    [delivery] = await mailboxes.deliveries(message_id)
+    return delivery.state
+
+
+async def history(mailboxes: Mailboxes, message_id: str = "m1") -> list[S]:
+    return [each.state for each in await mailboxes.receipts(message_id)]
+
+
+# ------------------------------------------------------------------------------------- appending
+
+
+async def test_what_is_appended_waits_for_its_recipient(mailboxes: Mailboxes) -> None:
+    sent = message(thinking="hm", reply_to="elsewhere", idempotency_key="k", origin="x", hops=1)
+    appended = await mailboxes.append(sent, now=T0)
+    assert appended.is_new
+    assert appended.message == sent
+    [delivery] = await mailboxes.waiting("coder")
+    assert appended.deliveries == (delivery,)
+    assert (delivery.message, delivery.state, delivery.attempt) == (sent, S.QUEUED, 0)
+    assert delivery.size == message_size(sent)
+    assert await mailboxes.waiting("boss") == ()
+
+
+async def test_the_same_message_again_is_the_same_message(mailboxes: Mailboxes) -> None:
+    first = message(1, idempotency_key="k")
+    await mailboxes.append(first, now=T0)
+    by_id = await mailboxes.append(first, now=T0 + SECOND)
+    by_key = await mailboxes.append(
+        message(2, content=first.content, idempotency_key="k"), now=T0 + SECOND
+    )
+    for again in (by_id, by_key):
+        assert not again.is_new
+        assert again.message == first
+        assert [each.accepted_at for each in again.deliveries] == [T0]
+    assert len(await mailboxes.waiting("coder")) == 1
+    assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED]
+    with pytest.raises(MessageNotFound):
+        await mailboxes.deliveries("m2")
+
+
+async def test_what_became_of_it_is_told_to_who_sends_it_again(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.acknowledge(held, now=T0, evidence=SEEN_BY_HOOK)
+    again = await mailboxes.append(message(), now=T0)
+    assert [each.state for each in again.deliveries] == [S.SEEN]
+
+
+async def test_another_message_with_the_same_id_or_key_is_refused(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1, idempotency_key="k"), now=T0)
+    with pytest.raises(IdempotencyConflict, match="m1 had the same id or key"):
+        await mailboxes.append(message(1, content="else"), now=T0)
+    with pytest.raises(IdempotencyConflict):
+        await mailboxes.append(message(2, content="else", idempotency_key="k"), now=T0)
+    assert len(await mailboxes.waiting("coder")) == 1
+
+
+async def test_a_key_is_a_senders_own(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1, idempotency_key="k"), now=T0)
+    other = await mailboxes.append(message(2, sender="x", idempotency_key="k"), now=T0)
+    assert other.is_new
+
+
+async def test_a_full_mailbox_takes_nothing_more_until_something_is_taken(
+    mailboxes: Mailboxes,
+) -> None:
+    for number in range(LIMIT):
+        await mailboxes.append(message(number), now=T0)
+    with pytest.raises(MailboxFull, match=f"{LIMIT} messages wait for coder already"):
+        await mailboxes.append(message(99), now=T0)
+    assert not (await mailboxes.append(message(0), now=T0)).is_new  # which takes no room
+    assert (await mailboxes.append(message(100, to="other"), now=T0)).is_new
+    held = await lease(mailboxes)
+    await mailboxes.acknowledge(held, now=T0, evidence=SEEN_BY_HOOK)
+    assert (await mailboxes.append(message(99), now=T0)).is_new
+
+
+# ------------------------------------------------------------------------------------------ order
+
+
+async def test_the_urgent_come_first_and_equals_in_order(mailboxes: Mailboxes) -> None:
+    order = [
+        Priority.NORMAL,
+        Priority.LOW,
+        Priority.URGENT,
+        Priority.NORMAL,
+        Priority.HIGH,
+        Priority.URGENT,
+    ]
+    for number, priority in enumerate(order):
+        await mailboxes.append(message(number, priority=priority), now=T0)
+    waiting = [each.message.id for each in await mailboxes.waiting("coder")]
+    assert waiting == ["m2", "m5", "m4", "m0", "m3", "m1"]
+    positions = [await mailboxes.position(each, "coder") for each in waiting]
+    assert positions == [1, 2, 3, 4, 5, 6]
+    first = await mailboxes.lease("coder", now=T0, limit=4)
+    rest = await mailboxes.lease("coder", now=T0, limit=4)
+    assert [each.message.id for each in first + rest] == waiting
+
+
+async def test_what_does_not_wait_has_no_position(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.acknowledge(held, now=T0, evidence=SEEN_BY_HOOK)
+    assert await mailboxes.position("m1", "coder") is None
+    with pytest.raises(MessageNotFound, match="there is no message m1 for other"):
+        await mailboxes.position("m1", "other")
+
+
+# --------------------------------------------------------------------------------------- leasing
+
+
+async def test_what_is_leased_is_not_leased_by_another(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    assert held.attempt == 1
+    assert held.leased_until == T0 + 30 * SECOND
+    assert await mailboxes.lease("coder", now=T0 + 29 * SECOND) == ()
+
+
+async def test_who_takes_too_long_has_lost_his_lease(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    slow = await lease(mailboxes)
+    quick = await lease(mailboxes, after=31)
+    assert quick.attempt == 2
+    for late in (
+        mailboxes.record(slow, S.INJECTED, now=T0, evidence=DOOR),
+        mailboxes.acknowledge(slow, now=T0, evidence=DOOR),
+        mailboxes.release(slow, now=T0, evidence=DOOR),
+        mailboxes.reject(slow, now=T0, evidence=DOOR),
+    ):
+        with pytest.raises(LeaseLost, match="attempt 1 to deliver m1 to coder is over"):
+            await late
+    await mailboxes.acknowledge(quick, now=T0 + 32 * SECOND, evidence=SEEN_BY_HOOK)
+    assert await state(mailboxes) is S.SEEN
+
+
+async def test_who_let_go_holds_nothing(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.release(held, now=T0, evidence=DOOR)
+    with pytest.raises(LeaseLost):
+        await mailboxes.release(held, now=T0, evidence=DOOR)
+    assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED, S.QUEUED]
+
+
+@pytest.mark.requirement("O-31", "O-90", "O-92")
+async def test_what_does_not_arrive_is_tried_again_and_in_the_end_is_dead(
+    mailboxes: Mailboxes,
+) -> None:
+    await mailboxes.append(message(), now=T0)
+    now, pauses, retry_counts = T0, [], []
+    while await state(mailboxes) is S.QUEUED:
+        [held] = await mailboxes.lease("coder", now=now)
+        retry_counts.append(held.message.metadata.retry_count)
+        released = await mailboxes.release(held, now=now, evidence=DOOR)
+        if released.state is S.QUEUED:
+            assert await mailboxes.lease("coder", now=released.available_at - SECOND / 2) == ()
+            pauses.append((released.available_at - now) / SECOND)
+            now = released.available_at
+    assert pauses == [1, 2, 4, 8, 16]
+    assert retry_counts == [0, 1, 2, 3, 4, 5]
+    assert await state(mailboxes) is S.DEAD
+    assert [each.attempt for each in await mailboxes.receipts("m1")] == [0, 0, 1, 2, 3, 4, 5, 6]
+    assert [each.message.id for each in await mailboxes.dead_letters()] == ["m1"]
+
+
+async def test_what_is_rejected_is_dead_at_once(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    rejected = await mailboxes.reject(await lease(mailboxes), now=T0, evidence=DOOR)
+    assert rejected.state is S.DEAD
+    with pytest.raises(ImpossibleReceipt):
+        await mailboxes.release(rejected, now=T0, evidence=DOOR)
+    assert await mailboxes.lease("coder", now=T0 + 99 * SECOND) == ()
+
+
+# --------------------------------------------------------------------------------------- receipts
+
+
+@pytest.mark.requirement("mail:receipts")
+async def test_every_step_is_told_with_its_evidence(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes, after=1)
+    paste = Evidence("pty", "the text is in the box", {"offset": 7})
+    await mailboxes.record(held, S.INJECTED, now=T0 + 2 * SECOND, evidence=paste)
+    enter = Evidence("pty", "the box is empty")
+    await mailboxes.record(held, S.SUBMITTED, now=T0 + 3 * SECOND, evidence=enter)
+    await mailboxes.acknowledge(held, now=T0 + 4 * SECOND, evidence=SEEN_BY_HOOK)
+    reply = message(2, sender="coder", to="boss", type=MessageType.TASK_COMPLETE, reply_to="m1")
+    await mailboxes.append(reply, now=T0 + 5 * SECOND)
+    steps = await mailboxes.receipts("m1")
+    assert [(each.state, (each.at - T0) / SECOND, each.attempt) for each in steps] == [
+        (S.ACCEPTED, 0, 0),
+        (S.QUEUED, 0, 0),
+        (S.INJECTED, 2, 1),
+        (S.SUBMITTED, 3, 1),
+        (S.SEEN, 4, 1),
+        (S.ANSWERED, 5, 1),
+    ]
+    assert {each.recipient for each in steps} == {"coder"}
+    assert [each.evidence for each in steps[2:]] == [
+        paste,
+        enter,
+        SEEN_BY_HOOK,
+        Evidence("coder", "replied: task_complete", {"reply": "m2"}),
+    ]
+
+
+async def test_an_impossible_step_changes_nothing(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    for impossible in (S.SUBMITTED, S.ACCEPTED, S.QUEUED):
+        with pytest.raises(ImpossibleReceipt):
+            await mailboxes.record(held, impossible, now=T0, evidence=DOOR)
+    assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED]
+    with pytest.raises(MessageNotFound):
+        await mailboxes.settle("m1", "other", S.SEEN, now=T0, evidence=DOOR)
+
+
+async def test_what_may_have_arrived_is_never_handed_out_again_by_itself(
+    mailboxes: Mailboxes,
+) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    injected = await mailboxes.record(held, S.INJECTED, now=T0, evidence=DOOR)
+    assert await mailboxes.lease("coder", now=T0 + 999 * SECOND) == ()
+    assert await mailboxes.in_flight() == (injected,)
+    later = T0 + 999 * SECOND
+    await mailboxes.release(held, now=later, evidence=Evidence("pty", "the box is empty"))
+    assert (await lease(mailboxes, after=1000)).attempt == 2
+
+
+async def test_what_was_observed_from_outside_settles_a_receipt(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.record(held, S.INJECTED, now=T0, evidence=DOOR)
+    await mailboxes.settle("m1", "coder", S.SEEN, now=T0, evidence=SEEN_BY_HOOK)
+    ended = Evidence("observe", "the agent ended without answering")
+    await mailboxes.settle("m1", "coder", S.FAILED, now=T0, evidence=ended)
+    assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED, S.INJECTED, S.SEEN, S.FAILED]
+
+
+@pytest.mark.requirement("O-28")
+async def test_a_message_is_answered_once(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1), now=T0)
+    for number in (2, 3):
+        reply = message(
+            number, sender="coder", to="boss", type=MessageType.TASK_COMPLETE, reply_to="m1"
+        )
+        await mailboxes.append(reply, now=T0)
+    assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED, S.SEEN, S.ANSWERED]
+    held = await mailboxes.lease("coder", now=T0)
+    assert held == (), "what was answered waits no more"
+    assert len(await mailboxes.waiting("boss")) == 2, "but both replies arrive"
+
+
+async def test_a_reply_that_is_faster_than_the_evidence_disturbs_nobody(
+    mailboxes: Mailboxes,
+) -> None:
+    await mailboxes.append(message(1), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.record(held, S.INJECTED, now=T0, evidence=DOOR)
+    reply = message(2, sender="coder", to="boss", type=MessageType.PONG, reply_to="m1")
+    await mailboxes.append(reply, now=T0)
+    acknowledged = await mailboxes.acknowledge(held, now=T0, evidence=SEEN_BY_HOOK)
+    assert acknowledged.state is S.ANSWERED
+
+
+@pytest.mark.parametrize(
+    ("sender", "to", "kind"),
+    [
+        ("other", "boss", MessageType.TASK_COMPLETE),
+        ("coder", "other", MessageType.TASK_COMPLETE),
+        ("coder", "boss", MessageType.PROGRESS),
+    ],
+    ids=["somebody else", "to somebody else", "progress"],
+)
+async def test_only_the_recipients_answer_to_the_sender_is_an_answer(
+    mailboxes: Mailboxes, sender: str, to: str, kind: MessageType
+) -> None:
+    await mailboxes.append(message(1), now=T0)
+    await mailboxes.append(message(2, sender=sender, to=to, type=kind, reply_to="m1"), now=T0)
+    assert await state(mailboxes) is S.QUEUED
+
+
+async def test_a_reply_that_says_it_failed_makes_it_failed(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.acknowledge(held, now=T0, evidence=SEEN_BY_HOOK)
+    reply = message(2, sender="coder", to="boss", type=MessageType.TASK_FAILED, reply_to="m1")
+    await mailboxes.append(reply, now=T0)
+    assert await state(mailboxes) is S.FAILED
+
+
+# ----------------------------------------------------------------------------------------- expiry
+
+
+@pytest.mark.requirement("O-30")
+async def test_what_is_older_than_its_ttl_is_not_delivered_and_that_is_told(
+    mailboxes: Mailboxes,
+) -> None:
+    await mailboxes.append(message(1, ttl=5), now=T0)
+    await mailboxes.append(message(2, ttl=5, to="other"), now=T0)
+    await mailboxes.append(message(3), now=T0)
+    assert await mailboxes.expire(now=T0 + 4.9 * SECOND) == ()
+    got = await lease(mailboxes, after=5)
+    assert got.message.id == "m3"
+    assert await state(mailboxes, "m1") is S.EXPIRED
+    expired = await mailboxes.expire(now=T0 + 5 * SECOND)
+    assert [each.message.id for each in expired] == ["m2"]
+    steps = await mailboxes.receipts("m2")
+    assert steps[-1].evidence == Evidence("mailbox", "it was not delivered within 5 s")
+    assert [each.message.id for each in await mailboxes.dead_letters()] == ["m1", "m2"]
+    assert [each.message.id for each in await mailboxes.dead_letters("other")] == ["m2"]
+
+
+@pytest.mark.requirement("O-30")
+async def test_a_ttl_of_nothing_expires_at_once(mailboxes: Mailboxes) -> None:
+    appended = await mailboxes.append(message(ttl=0), now=T0)
+    assert [each.state for each in appended.deliveries] == [S.EXPIRED]
+    assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED, S.EXPIRED]
+
+
+async def test_who_is_delivering_is_not_disturbed_by_a_ttl(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(ttl=5), now=T0)
+    held = await lease(mailboxes, after=4)
+    assert await mailboxes.expire(now=T0 + 6 * SECOND) == ()
+    await mailboxes.acknowledge(held, now=T0 + 7 * SECOND, evidence=SEEN_BY_HOOK)
+    assert await state(mailboxes) is S.SEEN
+
+
+async def test_a_dead_letter_can_be_sent_again(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(ttl=5), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.release(held, now=T0, evidence=DOOR)
+    await mailboxes.expire(now=T0 + 9 * SECOND)
+    person = Evidence("user", "sent again")
+    again = await mailboxes.requeue("m1", "coder", now=T0 + 10 * SECOND, evidence=person)
+    assert again.state is S.QUEUED
+    assert again.expires_at == T0 + 15 * SECOND
+    assert await mailboxes.dead_letters() == ()
+    held = await lease(mailboxes, after=11)
+    assert held.attempt == 2
+    released = await mailboxes.release(held, now=T0 + 11 * SECOND, evidence=DOOR)
+    assert released.available_at == T0 + 12 * SECOND, "the pauses begin anew"
+    steps = await mailboxes.receipts("m1")
+    assert [each.state for each in steps] == [
+        *(S.ACCEPTED, S.QUEUED, S.QUEUED, S.EXPIRED, S.QUEUED, S.QUEUED)
+    ]
+    assert steps[4].evidence == person
+
+
+async def test_only_a_dead_letter_can_be_sent_again(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    with pytest.raises(ImpossibleReceipt, match="queued cannot become queued"):
+        await mailboxes.requeue("m1", "coder", now=T0, evidence=DOOR)
+    with pytest.raises(MessageNotFound):
+        await mailboxes.requeue("m9", "coder", now=T0, evidence=DOOR)
+
+
+# ---------------------------------------------------------------------------- threads and topics
+
+
+@pytest.mark.requirement("O-28")
+async def test_messages_that_answer_each_other_are_one_thread(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1), now=T0)
+    await mailboxes.append(message(2, sender="coder", to="boss", reply_to="m1"), now=T0)
+    await mailboxes.append(message(9), now=T0)
+    await mailboxes.append(message(3, reply_to="m2"), now=T0)
+    for number in (1, 2, 3):
+        thread = await mailboxes.thread(f"m{number}")
+        assert [each.id for each in thread] == ["m1", "m2", "m3"]
+    assert len(await mailboxes.thread("m1", limit=2)) == 2
+    with pytest.raises(MessageNotFound, match="there is no message m7"):
+        await mailboxes.thread("m7")
+
+
+async def test_a_topic_reaches_all_that_listen_but_the_sender(mailboxes: Mailboxes) -> None:
+    for agent in ("coder", "tester", "boss", "gone"):
+        await mailboxes.subscribe("builds", agent)
+        await mailboxes.subscribe("builds", agent)
+    await mailboxes.unsubscribe("builds", "gone")
+    assert await mailboxes.subscribers("builds") == ("boss", "coder", "tester")
+    appended = await mailboxes.append(message(to="#builds"), now=T0)
+    assert [each.recipient for each in appended.deliveries] == ["coder", "tester"]
+    held = await lease(mailboxes, "tester")
+    await mailboxes.acknowledge(held, now=T0, evidence=SEEN_BY_HOOK)
+    states = {each.recipient: each.state for each in await mailboxes.deliveries("m1")}
+    assert states == {"coder": S.QUEUED, "tester": S.SEEN}
+
+
+async def test_a_topic_that_nobody_listens_to_takes_nothing(mailboxes: Mailboxes) -> None:
+    await mailboxes.subscribe("builds", "boss")
+    with pytest.raises(NobodyListens, match="nobody else is subscribed to #builds"):
+        await mailboxes.append(message(to="#builds"), now=T0)
+
+
+async def test_a_broadcast_reaches_everybody_who_is_named_once(mailboxes: Mailboxes) -> None:
+    appended = await mailboxes.append(message(to="*"), now=T0, recipients=["b", "a", "b"])
+    assert [each.recipient for each in appended.deliveries] == ["b", "a"]
+
+
+async def test_a_broadcast_reaches_all_or_nobody(mailboxes: Mailboxes) -> None:
+    for number in range(LIMIT):
+        await mailboxes.append(message(number, to="full"), now=T0)
+    with pytest.raises(MailboxFull):
+        await mailboxes.append(message(99, to="*"), now=T0, recipients=["free", "full"])
+    assert await mailboxes.waiting("free") == ()
+    with pytest.raises(MessageNotFound):
+        await mailboxes.deliveries("m99")
+
+
+# ------------------------------------------------------------------------------------- the log
+
+
+@pytest.mark.requirement("O-120")
+async def test_every_message_that_ended_has_one_record(mailboxes: Mailboxes) -> None:
+    sent = message(1, type=MessageType.TASK_REQUEST)
+    await mailboxes.append(sent, now=T0)
+    assert await mailboxes.communication() == ()
+    held = await lease(mailboxes)
+    await mailboxes.record(held, S.INJECTED, now=T0, evidence=DOOR)
+    now = T0 + timedelta(milliseconds=12.5)
+    await mailboxes.acknowledge(held, now=now, evidence=SEEN_BY_HOOK)
+    await mailboxes.append(message(2, ttl=0), now=T0)
+    await mailboxes.log_refusal(message(3), "rate_limited", now=T0)
+    reply = message(4, sender="coder", to="boss", type=MessageType.TASK_COMPLETE, reply_to="m1")
+    await mailboxes.append(reply, now=now)
+    records = await mailboxes.communication()
+    assert [entry for _, entry in records] == [
+        CommunicationLog(
+            timestamp=now,
+            from_agent="boss",
+            to_agent="coder",
+            message_type=MessageType.TASK_REQUEST,
+            message_size=message_size(sent),
+            duration_ms=12.5,
+            success=True,
+        ),
+        CommunicationLog(
+            timestamp=T0,
+            from_agent="boss",
+            to_agent="coder",
+            message_type=MessageType.INFO,
+            message_size=message_size(message(2, ttl=0)),
+            duration_ms=None,
+            success=False,
+            error="expired: it was not delivered within 0 s",
+        ),
+        CommunicationLog(
+            timestamp=T0,
+            from_agent="boss",
+            to_agent="coder",
+            message_type=MessageType.INFO,
+            message_size=message_size(message(3)),
+            duration_ms=None,
+            success=False,
+            error="rate_limited",
+        ),
+    ]
+    numbers = [number for number, _ in records]
+    assert await mailboxes.communication(after=numbers[0], limit=1) == (records[1],)
+
+
+@pytest.mark.requirement("O-120")
+async def test_a_message_that_failed_after_it_was_seen_has_one_record_that_says_so(
+    mailboxes: Mailboxes,
+) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.acknowledge(held, now=T0, evidence=SEEN_BY_HOOK)
+    limited = Evidence("screen", "rate limit")
+    await mailboxes.settle("m1", "coder", S.FAILED, now=T0, evidence=limited)
+    [(_, record)] = await mailboxes.communication()
+    assert (record.success, record.error) == (False, "failed: rate limit")
+
+
+# -------------------------------------------------------------------------------------- a restart
+
+
+async def test_a_restart_frees_what_was_held_and_tells_what_may_have_arrived(
+    mailboxes: Mailboxes,
+) -> None:
+    for number in (1, 2, 3):
+        await mailboxes.append(message(number), now=T0)
+    held = await mailboxes.lease("coder", now=T0, limit=2)
+    await mailboxes.record(held[1], S.INJECTED, now=T0, evidence=DOOR)
+    recovered = await mailboxes.recover()
+    assert recovered.freed == 1
+    assert [each.message.id for each in recovered.in_flight] == ["m2"]
+    again = await mailboxes.lease("coder", now=T0, limit=9)
+    assert [(each.message.id, each.attempt) for each in again] == [("m1", 2), ("m3", 1)]
+    with pytest.raises(LeaseLost):
+        await mailboxes.acknowledge(held[0], now=T0, evidence=DOOR)
+    seen = Evidence("transcript", "it is there", {"line": 3})
+    await mailboxes.acknowledge(recovered.in_flight[0], now=T0, evidence=seen)
+
+
+async def test_a_message_that_nobody_knows_is_told(mailboxes: Mailboxes) -> None:
+    for asked in (mailboxes.deliveries("m1"), mailboxes.receipts("m1")):
+        with pytest.raises(MessageNotFound, match="there is no message m1"):
+            await asked
