@@ -133,7 +133,8 @@ async def test_a_look_does_not_wait_for_long_until_a_server_is_ready(home: Path)
             assert trouble.is_down
             assert str(trouble) == "codex app-server is not ready yet"
         assert await watch.fake.starts() <= 1
-        await watch.source.aclose()
+        async with asyncio.timeout(5):  # less than the handshake may take
+            await watch.source.aclose()
     if await watch.fake.starts():
         assert await is_gone(await watch.fake.pid())
 
@@ -429,6 +430,24 @@ async def test_a_server_that_dies_is_lost_at_once_and_started_again(watch: Watch
     assert watch.heard.types("t1") == ["thread.listed", "thread.idle"]
 
 
+async def test_one_that_dies_again_and_again_is_left_alone_for_longer_and_longer(
+    watch: Watching,
+) -> None:
+    pauses = []
+    for _ in range(3):
+        await watch.look()
+        await watch.fake.kill()
+        await eventually(lambda: not watch.source.is_alive)
+        await watch.trouble()
+        starts, pause = await watch.fake.starts(), 0
+        while await watch.fake.starts() == starts:
+            pause += 1
+            watch.time.advance(1)
+            await _has_looked(watch)
+        pauses.append(pause)
+    assert pauses == [1, 2, 4]
+
+
 async def test_one_that_was_there_for_long_is_started_again_without_a_growing_pause(
     watch: Watching,
 ) -> None:
@@ -697,6 +716,7 @@ async def test_without_the_library_for_websockets_ours_is_watched_and_the_reason
         assert watch.source.is_alive
         assert watch.heard.types("t1") == ["thread.listed", "thread.idle"]
         assert "bullpen[websocket]" in str(await watch.trouble())
+    await watch.look()  # without a shared server there is nothing to be heard there
 
 
 async def test_a_shared_server_that_hangs_is_passed_over(home: Path) -> None:
