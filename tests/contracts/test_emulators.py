@@ -264,6 +264,32 @@ def test_a_screen_has_tones_cursor_title_and_size(make: Callable[[int, int], Emu
 
 @both
 @pytest.mark.parametrize(
+    ("colour", "tone"),
+    [
+        ("31", RED),
+        ("38;5;196", RED),
+        ("38;2;255;0;0", RED),
+        ("38:2:255:0:0", RED),
+        ("38:2::255:0:0", RED),
+        ("38;5;245", FAINT),
+        ("31;39", PLAIN),
+        ("2;22", PLAIN),
+        ("48;5;196", PLAIN),
+        ("58;2;255;0;0", PLAIN),
+        ("31;2", FAINT),
+        ("1;4;7", PLAIN),
+    ],
+)
+def test_every_way_to_name_a_colour_has_its_tone(
+    make: Callable[[int, int], Emulator], colour: str, tone: str
+) -> None:
+    emulator = make(10, 2)
+    emulator.feed(f"\x1b[{colour}mx\x1b[0my".encode())
+    assert emulator.screen().tones == (tone + PLAIN,)
+
+
+@both
+@pytest.mark.parametrize(
     ("data", "lines"),
     [
         ("日本語\x1b[1;3Hx", ("日x 語",)),  # half of a wide character is overwritten
@@ -280,6 +306,7 @@ def test_a_screen_has_tones_cursor_title_and_size(make: Callable[[int, int], Emu
         ("1\r\n2\r\n3\x1b[S", ("2", "3")),
         ("1\r\n2\x1b[T", ("", "1", "2")),
         ("1\r\n2\r\n\r\n4\x1b[1;1H\x1b[M", ("2", "", "4")),
+        ("1\r\n\r\n3\x1b[1;1H\x1b[M", ("", "3")),
         ("abcdefghij\x1b[1;1H\x1b[@\x1b[P", ("abcdefghi",)),
         ("\x1b(0qx\x1b(B q", ("─│ q",)),
         ("a\x1bPsixel stuff\x1b\\b\x1b_app\x1b\\c\x1b]777;x\x07d", ("abcd",)),

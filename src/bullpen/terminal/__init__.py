@@ -2,5 +2,9 @@
 
 `tmux` watches the panes of a tmux server over one connection; `rules` decides from one screen what
 the program on it is doing. The one reads and does not judge, the other judges and does not read.
-Nothing here types into a terminal yet.
+
+Outside of tmux, `pty` runs a program on a terminal of ours, an emulator (`emulator`, `emulators`)
+shows what it paints, and `context` keeps what it wrote. `keyboard` finds messages to other agents
+in what a user types, and `injection` decides how a message is typed into a prompt box. Neither
+types anything itself.
 """

@@ -148,8 +148,6 @@ def _standing(box: str, text: str) -> Sight | None:
     shown, wanted = _squeezed(box), _squeezed(text)
     if shown == wanted:
         return Sight.OURS
-    if wanted in shown:
-        return Sight.MIXED
     head, tail = wanted[:_SEEN_CHARACTERS], wanted[-_SEEN_CHARACTERS:]
     if shown.endswith(tail) and shown in wanted:
         return Sight.OURS  # the end of a text too long for the box

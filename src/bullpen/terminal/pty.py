@@ -180,13 +180,11 @@ class PtyProcess(asyncio.SubprocessProtocol):
         view = memoryview(data)
         async with self._writing:
             while view:
-                if self._fd < 0:
-                    raise PtyClosed(self.command)
                 try:
                     view = view[os.write(self._fd, view) :]
                 except BlockingIOError:
                     await self._ready(self._fd, self._loop.add_writer, self._loop.remove_writer)
-                except OSError as error:
+                except OSError as error:  # nobody is left on the other side, or it is closed
                     raise PtyClosed(self.command) from error
 
     async def _ready(

@@ -302,6 +302,16 @@ def test_a_message_that_speaks_of_placeholders_is_seen_as_itself() -> None:
     assert box.submitted == [prepared.text]
 
 
+def test_of_a_text_too_long_for_its_box_the_end_must_be_seen() -> None:
+    box, prepared = CLAUDE(text="draft"), bracketed("word " * 100 + "the end")
+    verdict = box.verdict(0.0)
+    assert sight_of(verdict, prepared.text[-200:], prepared.text) is Sight.OURS
+    assert sight_of(verdict, prepared.text[:200], prepared.text) is Sight.DRAFT  # not all yet
+    assert sight_of(verdict, prepared.text[-200:] + "mine", prepared.text) is Sight.DRAFT
+    assert sight_of(verdict, "mine" + prepared.text, prepared.text) is Sight.MIXED
+    assert sight_of(verdict, "end", prepared.text) is Sight.DRAFT
+
+
 # What holds whatever is seen.
 
 

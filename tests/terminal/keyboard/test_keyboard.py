@@ -128,10 +128,12 @@ def test_keys_that_edit_a_line_edit_the_address(keys: bytes, messages: list[str]
         (b"\x1b[?62;22c\x1b[10;20R@x hi\r", ["x:hi"]),  # answers of the terminal
         (b"\x1b@x hi\r", []),  # Alt and @
         (b"@x a\x1b\x1bhi\r", []),
+        (b"@x a\x1b\x1b[C\r", []),  # what Escape did is not known
         (b"\x1b[200~@x hi\r\x1b[201~", []),
         (b"\x1b[200~@x hi\x1b[201~\r", []),
         (b"\x1b[200~x\x1b[20\x1b[201~\r@x hi\r", ["x:hi"]),
-        (b"@x \x1b[200~pasted\x1b[201~\r", []),
+        (b"@x hi\x1b[200~pasted\x1b[201~\r", []),
+        (b"\x1b[200~pasted\x1b[201~@x hi\r", []),
         (b"\x1b[200~one\r@x hi\r\x1b[201~\r@y hi\r", ["y:hi"]),
         (b"@x\xff hi\r", []),
         (b"@x hi\xe6\x97\r", []),
