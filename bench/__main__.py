@@ -24,6 +24,7 @@ ROWS = {
     "screen-latency": "bench.observe_screens",
     "idle-cost": "bench.observe_idle",
     "observations-soak": "bench.observe_soak",
+    "emulation": "bench.emulation",
 }
 
 

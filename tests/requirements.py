@@ -244,6 +244,7 @@ _BENCHMARKS = {
     "bench:screen-latency": "95 of 100 changes of a screen are told within 1.2 s.",
     "bench:idle-cost": "Watching 50 quiet panes costs a hundredth of a core and 60 MB.",
     "bench:observations-soak": "A hundred thousand observations leave memory flat.",
+    "bench:emulation": "What agent programs write is emulated at 50 MB a second.",
     "bench:tmux": "Capturing 100 tmux panes costs a twentieth of a process per pane.",
 }
 

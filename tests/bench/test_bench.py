@@ -124,6 +124,14 @@ def test_observations_that_were_are_bounded(report: dict[str, Any]) -> None:
     assert rate["is_met"]
 
 
+@pytest.mark.requirement("bench:emulation")
+def test_emulation_is_set_beside_50_mb_a_second_and_beside_pyte(report: dict[str, Any]) -> None:
+    least, pyte, screen = report["emulation"]
+    assert (least["theirs"], least["unit"], least["at_least"]) == (50, "MB/s", 1)
+    assert pyte["against"] == "pyte"
+    assert (screen["theirs"], screen["unit"]) == (5, "ms")
+
+
 def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     table = report["table"].splitlines()
     figures = [f for row, each in report.items() if row != "table" for f in each]
