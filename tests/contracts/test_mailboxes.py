@@ -217,6 +217,17 @@ async def test_what_does_not_arrive_is_tried_again_and_in_the_end_is_dead(
     assert [each.message.id for each in await mailboxes.dead_letters()] == ["m1"]
 
 
+async def test_a_clock_that_is_set_back_keeps_nobody_waiting(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1), now=T0)
+    await mailboxes.append(message(2), now=T0)
+    held = await lease(mailboxes)
+    released = await mailboxes.release(held, now=T0, evidence=DOOR)
+    earlier = T0 - 3600 * SECOND
+    again = await mailboxes.lease("coder", now=earlier, limit=9)
+    assert [each.message.id for each in again] == ["m1", "m2"]
+    assert released.available_at == T0 + SECOND
+
+
 async def test_what_is_rejected_is_dead_at_once(mailboxes: Mailboxes) -> None:
     await mailboxes.append(message(), now=T0)
     rejected = await mailboxes.reject(await lease(mailboxes), now=T0, evidence=DOOR)
@@ -267,6 +278,34 @@ async def test_an_impossible_step_changes_nothing(mailboxes: Mailboxes) -> None:
     assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED]
     with pytest.raises(MessageNotFound):
         await mailboxes.settle("m1", "other", S.SEEN, now=T0, evidence=DOOR)
+
+
+async def test_nothing_is_queued_again_by_a_mere_step(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.record(held, S.INJECTED, now=T0, evidence=DOOR)
+    with pytest.raises(ImpossibleReceipt):
+        await mailboxes.record(held, S.QUEUED, now=T0, evidence=DOOR)
+    await mailboxes.reject(held, now=T0, evidence=DOOR)
+    with pytest.raises(ImpossibleReceipt):
+        await mailboxes.settle("m1", "coder", S.QUEUED, now=T0, evidence=DOOR)
+
+
+async def test_what_was_given_up_may_turn_out_to_have_arrived(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    await mailboxes.reject(await lease(mailboxes), now=T0, evidence=DOOR)
+    await mailboxes.settle("m1", "coder", S.SEEN, now=T0, evidence=SEEN_BY_HOOK)
+    [(_, record)] = await mailboxes.communication()
+    assert (record.success, record.error, record.duration_ms) == (True, None, 0.0)
+
+
+async def test_who_acknowledged_holds_nothing_any_more(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    injected = await mailboxes.record(held, S.INJECTED, now=T0, evidence=DOOR)
+    assert injected.is_leased(T0)
+    seen = await mailboxes.acknowledge(held, now=T0, evidence=SEEN_BY_HOOK)
+    assert not seen.is_leased(T0)
 
 
 async def test_what_may_have_arrived_is_never_handed_out_again_by_itself(

@@ -34,7 +34,7 @@ def plans(connection: sqlite3.Connection, rows: MailRows, name: str, *arguments:
 @pytest.mark.parametrize(
     ("name", "arguments", "index"),
     [
-        ("next_deliveries", ("coder", T0, 1), "delivery_v1_queue"),
+        ("next_deliveries", ("coder", T0, T0, 1), "delivery_v1_queue"),
         ("waiting", ("coder", 10), "delivery_v1_queue"),
         ("has_waiting", ("coder", 10), "delivery_v1_queue"),
         ("expired", (T0, 10), "delivery_v1_expiring"),

@@ -77,8 +77,14 @@ class Rows(Protocol):
     def find_delivery(self, message_id: str, recipient: str) -> Delivery | None: ...
     def deliveries(self, message_id: str) -> Sequence[Delivery]: ...
 
-    def next_deliveries(self, recipient: str, now: datetime, limit: int) -> Sequence[Delivery]:
-        """Return what is queued, due and not leased, by priority and then by number."""
+    def next_deliveries(
+        self, recipient: str, now: datetime, latest: datetime, limit: int
+    ) -> Sequence[Delivery]:
+        """Return what is queued, due and not leased, by priority and then by number.
+
+        Due is what was never tried, what is available, and what would be available only after the
+        latest time that can be: then the clock was set back.
+        """
         ...
 
     def waiting(self, recipient: str, limit: int) -> Sequence[Delivery]:
@@ -215,8 +221,9 @@ class Ledger:
         """Hand out what is next. See `Mailboxes.lease`."""
         leased: list[Delivery] = []
         until = now + timedelta(seconds=seconds)
+        latest = now + timedelta(seconds=self._rules.retries.max_delay)
         while len(leased) < limit:
-            found = self._rows.next_deliveries(recipient, now, limit - len(leased))
+            found = self._rows.next_deliveries(recipient, now, latest, limit - len(leased))
             if not found:
                 break
             for delivery in found:

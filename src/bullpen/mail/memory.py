@@ -179,10 +179,15 @@ class _MemoryRows:
     def deliveries(self, message_id: str) -> Sequence[Delivery]:
         return self._select(lambda each: each.message.id == message_id)
 
-    def next_deliveries(self, recipient: str, now: datetime, limit: int) -> Sequence[Delivery]:
+    def next_deliveries(
+        self, recipient: str, now: datetime, latest: datetime, limit: int
+    ) -> Sequence[Delivery]:
+        def is_due(each: Delivery) -> bool:
+            was_tried = each.attempt > each.attempts_before
+            return not was_tried or not now < each.available_at <= latest
+
         waiting = self.waiting(recipient, len(self._deliveries))
-        due = (each for each in waiting if each.available_at <= now and not each.is_leased(now))
-        return list(due)[:limit]
+        return [each for each in waiting if is_due(each) and not each.is_leased(now)][:limit]
 
     def waiting(self, recipient: str, limit: int) -> Sequence[Delivery]:
         queued = self._select(lambda each: _is_queued(each) and each.recipient == recipient)

@@ -155,14 +155,17 @@ class MailRows:
         """Return all deliveries of a message."""
         return self._select("WHERE d.message_id = ? ORDER BY d.number", message_id)
 
-    def next_deliveries(self, recipient: str, now: datetime, limit: int) -> Sequence[Delivery]:
+    def next_deliveries(
+        self, recipient: str, now: datetime, latest: datetime, limit: int
+    ) -> Sequence[Delivery]:
         """Return what is queued, due and not leased, by priority and then by number."""
         condition = (
-            f"{_QUEUED} AND d.available_at <= ?"
+            f"{_QUEUED} AND (d.attempt = d.attempts_before"
+            " OR d.available_at <= ? OR d.available_at > ?)"
             f" AND (d.leased_until IS NULL OR d.leased_until <= ?) {_IN_ORDER}"
         )
         moment = encode_time(now)
-        return self._select(condition, recipient, moment, moment, limit)
+        return self._select(condition, recipient, moment, encode_time(latest), moment, limit)
 
     def waiting(self, recipient: str, limit: int) -> Sequence[Delivery]:
         """Return what is queued, by priority and then by number."""
