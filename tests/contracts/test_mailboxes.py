@@ -449,6 +449,15 @@ async def test_only_a_dead_letter_can_be_sent_again(mailboxes: Mailboxes) -> Non
         await mailboxes.requeue("m9", "coder", now=T0, evidence=DOOR)
 
 
+async def test_a_full_mailbox_takes_no_dead_letter_back(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(99, ttl=0), now=T0)
+    for number in range(LIMIT):
+        await mailboxes.append(message(number), now=T0)
+    with pytest.raises(MailboxFull):
+        await mailboxes.requeue("m99", "coder", now=T0, evidence=DOOR)
+    assert await state(mailboxes, "m99") is S.EXPIRED
+
+
 # ---------------------------------------------------------------------------- threads and topics
 
 
@@ -564,6 +573,14 @@ async def test_a_message_that_failed_after_it_was_seen_has_one_record_that_says_
     await mailboxes.settle("m1", "coder", S.FAILED, now=T0, evidence=limited)
     [(_, record)] = await mailboxes.communication()
     assert (record.success, record.error) == (False, "failed: rate limit")
+
+
+async def test_nothing_takes_less_than_no_time(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(), now=T0)
+    held = await lease(mailboxes)
+    await mailboxes.acknowledge(held, now=T0 - SECOND, evidence=SEEN_BY_HOOK)
+    [(_, record)] = await mailboxes.communication()
+    assert record.duration_ms == 0
 
 
 # -------------------------------------------------------------------------------------- a restart

@@ -131,6 +131,7 @@ class Mailboxes(Protocol):
         Raises:
             MessageNotFound: it is not in that mailbox.
             ImpossibleReceipt: it is no dead letter.
+            MailboxFull: too many wait there.
         """
 
     async def dead_letters(
