@@ -128,6 +128,14 @@ async def test_who_finds_no_place_is_told(database: Database) -> None:
     await writes.aclose()
 
 
+async def test_closing_waits_for_what_was_asked(writes: GroupedWrites, database: Database) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(writes.write(insert(1)))
+        await asyncio.sleep(0)
+        await writes.aclose()
+        assert await database.read(select) == [1]
+
+
 async def test_a_closed_one_takes_nothing(writes: GroupedWrites) -> None:
     await writes.aclose()
     with pytest.raises(StoreClosed):
