@@ -219,6 +219,11 @@ def test_however_the_clock_goes_no_more_are_let_through(
     assert taken <= burst + forward * per_second + 1e-6
 
 
+def test_a_clock_that_is_set_back_takes_nothing_away() -> None:
+    bucket, _ = take(None, RateLimit(1, 2), T0)
+    assert take(bucket, RateLimit(1, 2), T0 - 3600 * SECOND).wait_seconds == 0
+
+
 def test_a_rate_of_nothing_lets_nothing_through_after_the_burst() -> None:
     bucket, _ = take(None, RateLimit(0, 1), T0)
     assert take(bucket, RateLimit(0, 1), T0 + 9 * SECOND).wait_seconds == float("inf")

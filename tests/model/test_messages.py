@@ -200,8 +200,13 @@ def test_metadata_without_anything_has_the_defaults_of_the_seed() -> None:
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
-    metadata = {"timestamp": "2026-02-01T14:32:10"}
-    assert read({"to": "b", "content": "", "metadata": metadata}).timestamp == T0
+    assert read({"to": "b", "content": "", "timestamp": "2026-02-01T14:32:10"}).timestamp == T0
+
+
+def test_the_time_of_the_metadata_is_that_of_the_message_where_it_has_no_other() -> None:
+    value = {"to": "b", "content": "", "metadata": {"timestamp": "2026-01-01T00:00:00"}}
+    assert read(value).timestamp == datetime(2026, 1, 1, tzinfo=UTC)
+    assert read(value | {"timestamp": "2026-02-01T14:32:10Z"}).timestamp == T0
 
 
 @pytest.mark.requirement("O-22", "O-23")

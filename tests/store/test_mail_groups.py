@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -129,11 +130,21 @@ async def test_who_finds_no_place_is_told(database: Database) -> None:
 
 
 async def test_closing_waits_for_what_was_asked(writes: GroupedWrites, database: Database) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def held(connection: sqlite3.Connection) -> None:
+        entered.set()
+        assert release.wait(10)
+        insert(1)(connection)
+
     async with asyncio.TaskGroup() as group:
-        group.create_task(writes.write(insert(1)))
+        group.create_task(writes.write(held))
+        assert await asyncio.to_thread(entered.wait, 10)
+        closing = group.create_task(writes.aclose())
         await asyncio.sleep(0)
-        await writes.aclose()
-        assert await database.read(select) == [1]
+        assert not closing.done()
+        release.set()
+    assert await database.read(select) == [1]
 
 
 async def test_a_closed_one_takes_nothing(writes: GroupedWrites) -> None:
