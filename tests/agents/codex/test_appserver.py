@@ -223,6 +223,7 @@ def test_the_latest_threads_are_asked_for_in_certain_directories_or_all() -> Non
         "sortKey": "updated_at",
         "sourceKinds": ["cli", "vscode", "exec", "appServer", "unknown"],
         "modelProviders": [],
+        "useStateDbOnly": True,
     }
     assert appserver.list_params(["/a", "/b"], is_plain=True) == {
         "limit": 50,

@@ -3,6 +3,8 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import psutil
+
 from bullpen.model.observations import Observation
 from bullpen.testing.tmux import eventually
 
@@ -57,15 +59,12 @@ class Time:
 
 
 async def is_gone(pid: int) -> bool:
-    """Whether a process has ended and nothing of it is left."""
+    """Whether a process has ended, though nobody may have taken notice of it yet."""
 
     def look() -> bool:
-        import os
-
         try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
             return True
-        return False
 
     return await asyncio.to_thread(look)

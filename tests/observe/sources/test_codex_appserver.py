@@ -26,6 +26,7 @@ PARAMS_OF_A_LIST = {
     "sortKey": "updated_at",
     "sourceKinds": ["cli", "vscode", "exec", "appServer", "unknown"],
     "modelProviders": [],
+    "useStateDbOnly": True,
 }
 
 
