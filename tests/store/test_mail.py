@@ -42,7 +42,7 @@ def plans(connection: sqlite3.Connection, rows: MailRows, name: str, *arguments:
         ("in_states", ((S.INJECTED, S.SUBMITTED), None, 10), "delivery_v1_in_flight"),
         ("find_key", ("boss", "k"), "message_v1_by_key"),
         ("thread", ("m1", 10), "message_v1_by_thread"),
-        ("receipts", ("m1",), "receipt_v1_by_message"),
+        ("receipts", ("m1",), "receipt_v1_by_delivery"),
     ],
 )
 def test_what_is_asked_often_has_its_index(
@@ -56,7 +56,7 @@ def test_what_is_asked_often_has_its_index(
 
 
 def test_receipts_are_not_edited(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT INTO receipt_v1 VALUES (1, 'm1', 'coder', 'queued', '', 0, '{}')")
+    connection.execute("INSERT INTO receipt_v1 VALUES (1, 1, 'queued', '', 0, '{}')")
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute("UPDATE receipt_v1 SET state = 'seen'")
 

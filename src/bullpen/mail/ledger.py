@@ -111,7 +111,10 @@ class Rows(Protocol):
         self, states: Sequence[ReceiptState], recipient: str | None, limit: int
     ) -> Sequence[Delivery]: ...
 
-    def add_receipts(self, receipts: Sequence[Receipt]) -> None: ...
+    def add_receipts(self, number: int, receipts: Sequence[Receipt]) -> None:
+        """Keep some steps of the delivery with a number."""
+        ...
+
     def receipts(self, message_id: str) -> Sequence[Receipt]: ...
     def subscribe(self, topic: str, agent: str) -> None: ...
     def unsubscribe(self, topic: str, agent: str) -> None: ...
@@ -408,6 +411,7 @@ class Ledger:
         evidence: Evidence,
     ) -> None:
         self._rows.add_receipts(
+            delivery.number,
             [
                 Receipt(
                     message_id=delivery.message.id,
@@ -418,7 +422,7 @@ class Ledger:
                     attempt=delivery.attempt,
                 )
                 for state in states
-            ]
+            ],
         )
 
     def _save(self, delivery: Delivery, **changes: object) -> Delivery:

@@ -225,7 +225,11 @@ class _MemoryRows:
     def _select(self, condition: Callable[[Delivery], bool]) -> list[Delivery]:
         return [each for each in self._deliveries.values() if condition(each)]
 
-    def add_receipts(self, receipts: Sequence[Receipt]) -> None:
+    def add_receipts(
+        self,
+        number: int,  # noqa: ARG002 - of the port
+        receipts: Sequence[Receipt],
+    ) -> None:
         self._receipts += receipts
 
     def receipts(self, message_id: str) -> Sequence[Receipt]:

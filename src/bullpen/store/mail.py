@@ -214,14 +214,13 @@ class MailRows:
 
     # -------------------------------------------------------------------------------- receipts
 
-    def add_receipts(self, receipts: Sequence[Receipt]) -> None:
-        """Keep some steps."""
-        rows = ", ".join(["(NULL, ?, ?, ?, ?, ?, ?)"] * len(receipts))
+    def add_receipts(self, number: int, receipts: Sequence[Receipt]) -> None:
+        """Keep some steps of a delivery."""
+        rows = ", ".join(["(NULL, ?, ?, ?, ?, ?)"] * len(receipts))
         cells: list[object] = []
         for receipt in receipts:
             cells += (
-                receipt.message_id,
-                receipt.recipient,
+                number,
                 receipt.state.value,
                 encode_time(receipt.at),
                 receipt.attempt,
@@ -232,8 +231,9 @@ class MailRows:
     def receipts(self, message_id: str) -> Sequence[Receipt]:
         """Return all steps of a message."""
         query = (
-            "SELECT message_id, recipient, state, at, attempt, evidence FROM receipt_v1"
-            " WHERE message_id = ? ORDER BY receipt_id"
+            "SELECT d.message_id, d.recipient, r.state, r.at, r.attempt, r.evidence"
+            " FROM delivery_v1 AS d JOIN receipt_v1 AS r USING (number)"
+            " WHERE d.message_id = ? ORDER BY r.receipt_id"
         )
         return [_receipt(row) for row in self._execute(query, (message_id,))]
 

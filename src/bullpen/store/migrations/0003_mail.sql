@@ -37,14 +37,13 @@ CREATE INDEX delivery_v1_in_flight ON delivery_v1 (number) WHERE state IN ('inje
 -- Every step of every delivery: a history.
 CREATE TABLE receipt_v1 (
     receipt_id INTEGER NOT NULL PRIMARY KEY,
-    message_id TEXT    NOT NULL,
-    recipient  TEXT    NOT NULL,
+    number     INTEGER NOT NULL REFERENCES delivery_v1,
     state      TEXT    NOT NULL,
     at         TEXT    NOT NULL,
     attempt    INTEGER NOT NULL,
     evidence   TEXT    NOT NULL -- JSON
 );
-CREATE INDEX receipt_v1_by_message ON receipt_v1 (message_id, receipt_id);
+CREATE INDEX receipt_v1_by_delivery ON receipt_v1 (number);
 CREATE TRIGGER receipt_v1_is_not_edited BEFORE UPDATE ON receipt_v1
 BEGIN
     SELECT RAISE(ABORT, 'receipt_v1 is append-only');
