@@ -211,18 +211,14 @@ async def test_job_control_works() -> None:
     async with await PtyProcess.spawn(command, env=env) as process:
         await read_until(process, b"$ ")
         await process.write(b"cat\n")
-        await eventually(lambda: _as_async(process.foreground != process.pid))
+        await eventually(lambda: process.foreground != process.pid)
         await process.write(b"\x1a")
         await read_until(process, b"Stopped")
-        await eventually(lambda: _as_async(process.foreground == process.pid))
+        await eventually(lambda: process.foreground == process.pid)
         await process.write(b"fg\n")
-        await eventually(lambda: _as_async(process.foreground != process.pid))
+        await eventually(lambda: process.foreground != process.pid)
         await process.write(b"back again\n")
         await read_until(process, b"back again\r\nback again\r\n")
-
-
-async def _as_async(value: bool) -> bool:
-    return value
 
 
 STUBBORN = (
@@ -256,7 +252,7 @@ async def test_the_end_comes_within_a_second_whatever_is_ignored(code: str, stat
     await process.terminate()
     assert time.monotonic() - began < 1
     assert process.status == status
-    await eventually(lambda: _as_async(not _group_exists(group)))
+    await eventually(lambda: not _group_exists(group))
 
 
 def _group_exists(group: int) -> bool:
