@@ -20,7 +20,7 @@ from bullpen.testing.codex_server.server import CodexServer, Exit
 
 __all__ = ["main"]
 
-CHILD_SECONDS = 60  # how long it may outlive a test that failed to end it
+OUTLIVES_SECONDS = 60  # how long it, or its child, may outlive a test that failed to end it
 
 
 class _Process:
@@ -36,7 +36,7 @@ class _Process:
         signal.signal(signal.SIGUSR1, lambda *_: self._read_script())
         self._read_script()
         if self._server.has_child:
-            sleep = f"import time; time.sleep({CHILD_SECONDS})"
+            sleep = f"import time; time.sleep({OUTLIVES_SECONDS})"
             child = subprocess.Popen([sys.executable, "-c", sleep], stdin=subprocess.DEVNULL)
             self._note("child", child=child.pid)
         if self._server.is_stubborn:
@@ -52,6 +52,7 @@ class _Process:
             self._note("received", message=message)
             self._read_script()
             self._server.receive(message)
+        signal.alarm(OUTLIVES_SECONDS)
         while self._server.is_stubborn:
             signal.pause()
 
