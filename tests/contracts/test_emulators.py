@@ -1,6 +1,7 @@
 """Every emulator shows what a terminal shows, and so does tmux, which is one."""
 
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bullpen.terminal.emulator import Emulator, Modes
-from bullpen.terminal.emulators import open_emulator
+from bullpen.terminal.emulators import EmulatorMissing, open_emulator
 from bullpen.terminal.ghostty import GhosttyEmulator
 from bullpen.terminal.pyte_screen import PyteEmulator
 from bullpen.terminal.rules.engine import decide
@@ -346,3 +347,29 @@ def test_a_recorded_agent_is_read_by_its_rules_from_an_emulated_screen() -> None
         emulator.feed(data[at : at + 500])
         seen.add(str(decide(emulator.screen(), rules["claude"]).activity))
     assert {"idle", "running"} <= seen
+
+
+def test_without_ghostty_there_is_pyte_and_without_both_it_is_said_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("bullpen.terminal.ghostty", "bullpen.terminal.pyte_screen"):
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyghostty", None)
+    emulator = open_emulator(10, 2)
+    emulator.feed(b"hello")
+    assert type(emulator).__name__ == "PyteEmulator"
+    assert emulator.screen().lines == ("hello",)
+    monkeypatch.delitem(sys.modules, "bullpen.terminal.pyte_screen")
+    monkeypatch.setitem(sys.modules, "pyte", None)
+    with pytest.raises(EmulatorMissing, match=r"bullpen\[terminal\]"):
+        open_emulator(10, 2)
+
+
+@both
+def test_a_sequence_without_end_costs_little_and_is_skipped(
+    make: Callable[[int, int], Emulator],
+) -> None:
+    emulator = make(10, 2)
+    emulator.feed(b"\x1b[" + b"1" * 200_000 + b"m\x1b]0;" + b"x" * 200_000 + b"\x07hello")
+    assert emulator.screen().lines == ("hello",)
+    assert len(emulator.screen().title) < 200_000

@@ -45,6 +45,8 @@ _MOVES = {
     b"[3~": "delete",
 }
 _KEYS = {0x01: "home", 0x02: "left", 0x05: "end", 0x06: "right", 0x0B: "cut", 0x0C: ""}
+_IN_PASTE = re.compile(rb"[^\x1b]+")
+_IN_LINE = re.compile(rb"[\x20-\x7e\x80-\xff]+")
 _REPORT = re.compile(rb"\[(?:[IO]|<[\d;]*[Mm]|M...|\?*[\d;]*[Rnc]|\?[\d;]*[uy$]+)", re.DOTALL)
 
 
@@ -115,13 +117,14 @@ class Keyboard:
         `is_fresh` tells whether the program now waits at an empty prompt, where a line may begin.
         """
         done: list[Passed | Address] = []
-        start = 0
-        for at, byte in enumerate(data):
-            if (address := self._take(byte, is_fresh)) is not None:
+        start = at = 0
+        while (at := self._skip(data, at)) < len(data):
+            if (address := self._take(data[at], is_fresh)) is not None:
                 if at > start:
                     done.append(Passed(data[start:at]))
                 done.append(address)
                 start = at + 1
+            at += 1
         if start < len(data):
             done.append(Passed(data[start:]))
         return done
@@ -133,14 +136,19 @@ class Keyboard:
             if self._line:
                 self._lose()  # what it does to a line, programs disagree about
 
+    def _skip(self, data: bytes, at: int) -> int:
+        """Go past bytes that decide nothing: a paste may have megabytes of them."""
+        if self._sequence is None and (self._is_pasting or self._line is None):
+            match = (_IN_PASTE if self._is_pasting else _IN_LINE).match(data, at)
+            return match.end() if match else at
+        return at
+
     def _take(self, byte: int, is_fresh: bool) -> Address | None:
         if self._sequence is not None:
             self._escape(byte)
         elif byte == _ESC:
             self._sequence = bytearray()
             self._character.clear()
-        elif self._is_pasting:
-            pass
         elif byte in _ENTERS:
             return self._enter()
         elif byte in _ABANDON or byte == CLEAR_LINE[0]:

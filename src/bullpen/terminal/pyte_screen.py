@@ -41,6 +41,7 @@ class PyteEmulator:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._state: Callable[[str, int], int] = self._ground
         self._collected: list[str] = []
+        self._room = _MAX_SEQUENCE
 
     @property
     def modes(self) -> Modes:
@@ -96,6 +97,7 @@ class PyteEmulator:
     def _control(self, char: str) -> None:
         if char == "\x1b":
             self._collected.clear()
+            self._room = _MAX_SEQUENCE
             self._state = self._escape
         elif char in "\x18\x1a":
             self._state = self._ground
@@ -154,8 +156,9 @@ class PyteEmulator:
             self._control(char)
 
     def _collect(self, text: str) -> None:
-        if sum(map(len, self._collected)) < _MAX_SEQUENCE:
-            self._collected.append(text[:_MAX_SEQUENCE])
+        if self._room > 0:
+            self._collected.append(text[: self._room])
+            self._room -= len(text)
 
 
 class _Grid(pyte.Screen):

@@ -188,6 +188,11 @@ def test_a_line_without_end_is_given_up() -> None:
     assert keyboard.feed(b"\r") == [Passed(b"\r")]
 
 
+def test_a_paste_of_megabytes_passes_at_once() -> None:
+    paste = b"\x1b[200~" + b"@x hi\r" * 1_000_000 + b"\x1b[201~"
+    assert typed(paste) == (paste, [])
+
+
 @pytest.mark.requirement("S-46", "S-57")
 def test_the_user_is_told_in_colours() -> None:
     assert sent_notice("codex", is_local=True) == "\x1b[32m[→ codex (local)]\x1b[0m"
