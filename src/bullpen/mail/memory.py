@@ -17,14 +17,14 @@ from bullpen.model.deliveries import (
 )
 from bullpen.model.messages import Message
 
-__all__ = ["MemoryMailboxes"]
+__all__ = ["MemoryMailboxes", "MemoryRows"]
 
 
 class MemoryMailboxes(Mailboxes):
     """Mailboxes in memory."""
 
     def __init__(self, rules: Rules | None = None) -> None:
-        self._rows = _MemoryRows()
+        self._rows = MemoryRows()
         self._ledger = Ledger(self._rows, rules or Rules())
 
     async def append(
@@ -116,7 +116,7 @@ class MemoryMailboxes(Mailboxes):
         return tuple(self._rows.logs(after, limit))
 
 
-class _MemoryRows:
+class MemoryRows:
     """The rows of all mailboxes in dictionaries. Every list is found by looking at everything."""
 
     def __init__(self) -> None:
