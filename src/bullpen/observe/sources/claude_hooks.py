@@ -48,6 +48,10 @@ class ClaudeHooks(Source):
         self._approvals = Approvals()
         self._memories: dict[str, _Memory] = {}  # the session heard of last is the last
 
+    @property
+    def is_calm(self) -> bool:
+        return True  # hooks are heard at once; looking only finds what was spooled
+
     async def look(self) -> None:
         try:
             report = await self._spool.drain(self._take)

@@ -37,6 +37,10 @@ class ClaudeSessions(Source):
         self._read = BlockingLook(self._files.read)
         self._known: dict[int, SessionFile] = {}
 
+    @property
+    def is_calm(self) -> bool:
+        return not self._known
+
     async def look(self) -> None:
         try:
             found = await self._read.result()

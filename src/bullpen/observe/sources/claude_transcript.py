@@ -78,6 +78,10 @@ class ClaudeTranscript(Source):
         self._scanned_at: datetime | None = None
         self._look = BlockingLook(self._read)
 
+    @property
+    def is_calm(self) -> bool:
+        return not self._followed
+
     async def look(self) -> None:
         try:
             said, troubles = await self._look.result()

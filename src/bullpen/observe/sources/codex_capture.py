@@ -46,6 +46,10 @@ class CodexCapture(Source):
         await super().open(emit)
         self._is_open = True
 
+    @property
+    def is_calm(self) -> bool:
+        return True  # the poller's looks are its own
+
     async def look(self) -> None:
         """There is nothing to look at: the poller shows it."""
 

@@ -56,6 +56,11 @@ class CodexHooks(Source):
         self._approvals = Approvals()
         self._kept_back: dict[str, _Heard] = {}  # by thread
 
+    @property
+    def is_calm(self) -> bool:
+        # Hooks are heard at once; looking finds what was spooled, and tells what was kept back.
+        return not self._kept_back
+
     async def look(self) -> None:
         try:
             report = await self._spool.drain(self._take)

@@ -113,6 +113,10 @@ class CodexRollout(Source):
         self._is_scan_wanted = False
         self._look = BlockingLook(self._read)
 
+    @property
+    def is_calm(self) -> bool:
+        return not self._followed
+
     async def look(self) -> None:
         try:
             said, troubles = await self._look.result()

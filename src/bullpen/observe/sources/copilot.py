@@ -62,6 +62,10 @@ class CopilotSource(Source):
         self._sessions: dict[str, _Session] = {}  # the one heard of last is the last
         self._in_turn = asyncio.Lock()  # hooks and looks, one after the other
 
+    @property
+    def is_calm(self) -> bool:
+        return not any(each.is_open for each in self._sessions.values())
+
     async def look(self) -> None:
         troubles = []
         try:

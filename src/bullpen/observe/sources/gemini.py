@@ -60,6 +60,10 @@ class GeminiHooks(Source):
         self._sessions: dict[str, _Session] = {}  # the one heard of last is the last
         self._in_turn = asyncio.Lock()  # hooks and looks, one after the other
 
+    @property
+    def is_calm(self) -> bool:
+        return all(each.is_ended for each in self._sessions.values())
+
     async def look(self) -> None:
         try:
             report = await self._spool.drain(self._take)

@@ -55,6 +55,10 @@ class OpencodeSource(Source):
         self._sessions: dict[str, _Session] = {}  # the one heard of last is the last
         self._parents: dict[str, str] = {}
 
+    @property
+    def is_calm(self) -> bool:
+        return True  # hooks are heard at once; looking only finds what was spooled
+
     async def look(self) -> None:
         try:
             report = await self._spool.drain(self._take)

@@ -48,6 +48,11 @@ class Source(abc.ABC):
         """Begin. An override calls this first."""
         self._emit = emit
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether nobody is there whose next word could be missed: then looks are less frequent."""
+        return False
+
     @abc.abstractmethod
     async def look(self) -> None:
         """Look once, and emit what there is to say.

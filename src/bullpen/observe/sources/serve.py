@@ -49,6 +49,7 @@ __all__ = ["MAX_PULL", "PullCommitted", "ServeLimits", "SourceServer", "serve_so
 logger = logging.getLogger("bullpen.observe")
 
 MAX_PULL = 5_000
+CALM_SECONDS = 2.0  # between the looks of a source that has nobody to look at
 SHORTEST_PAUSE = 0.25  # of the interval, after a look that took longer than it
 LOSS_SHOWN = timedelta(seconds=60)
 ERRORS_REMEMBERED = 100
@@ -180,6 +181,8 @@ class SourceServer:
             begun = loop.time()
             await self._look()
             interval = self._source.interval_seconds
+            if self._source.is_calm:
+                interval = max(interval, CALM_SECONDS)
             await asyncio.sleep(_pause(begun, loop.time(), interval))
 
     async def _open(self) -> None:
