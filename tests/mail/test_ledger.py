@@ -55,7 +55,7 @@ operations = st.one_of(
     st.tuples(st.just("recover")),
     st.tuples(st.just("subscribe"), agents),
 )
-steps = st.lists(st.tuples(st.integers(-10, 30), operations), max_size=40)
+steps = st.lists(st.tuples(st.integers(-10, 30), operations), min_size=20, max_size=40)
 
 
 class Played:
