@@ -33,3 +33,14 @@ def test_every_method_has_its_row_with_its_params(
 def test_the_table_of_refusals_is_the_codes() -> None:
     shown = re.findall(r"^\| (-\d+) \| `(\w+)` \|$", REFERENCE, re.MULTILINE)
     assert shown == [(str(each.value), each.word) for each in Reason]
+
+
+def test_every_code_of_an_alert_is_in_the_table() -> None:
+    source = Path(__file__).parents[2] / "src/bullpen/daemon"
+    words = set()
+    for name in ("alarms.py", "supervisor.py"):
+        found = re.findall(r'^[A-Z_]+ = "([a-z_]+)"$', (source / name).read_text(), re.MULTILINE)
+        words |= set(found)
+    assert {"source_down", "source_held_down"} <= words
+    for word in words:
+        assert f"| `{word}` |" in REFERENCE
