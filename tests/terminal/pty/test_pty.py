@@ -212,6 +212,8 @@ async def test_job_control_works() -> None:
         await read_until(process, b"$ ")
         await process.write(b"cat\n")
         await eventually(lambda: process.foreground != process.pid)
+        await process.write(b"now\n")
+        await read_until(process, b"now\r\nnow\r\n")  # it is no longer the shell's fork
         await process.write(b"\x1a")
         await read_until(process, b"Stopped")
         await eventually(lambda: process.foreground == process.pid)
@@ -272,7 +274,7 @@ async def test_who_ends_at_a_hang_up_is_not_killed() -> None:
     )
     process = await PtyProcess.spawn(python(code))
     await read_until(process, b".")
-    await process.terminate()
+    await process.terminate(seconds=5)  # of which it needs next to nothing
     assert process.status == 3
 
 
