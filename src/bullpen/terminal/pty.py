@@ -71,6 +71,9 @@ class PtyProcess(asyncio.SubprocessProtocol):
     ) -> Self:
         """Start a program on a new terminal. `env` is all of its environment but TERM.
 
+        On Linux it lives as long as the thread that called this, which therefore is the one of a
+        loop that runs to the end of the process.
+
         A raw terminal neither echoes nor edits lines. Programs with a screen of their own make it
         so themselves; what is typed before they do is mangled otherwise.
 
