@@ -158,7 +158,8 @@ def settings(**sections: dict[str, Any]) -> Settings:
             "gemini": False,
             "opencode": False,
         },
-        "observe": {"poll_interval_ms": 200},
+        # Not the agents of whoever else works on this machine.
+        "observe": {"poll_interval_ms": 200, "tmux_only": True},
     }
     for name, values in sections.items():
         quiet[name] = {**quiet.get(name, {}), **values}

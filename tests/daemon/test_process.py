@@ -25,6 +25,7 @@ QUIET = {
     "BULLPEN_SOURCES_GEMINI": "false",
     "BULLPEN_SOURCES_OPENCODE": "false",
     "BULLPEN_OBSERVE_POLL_INTERVAL_MS": "200",
+    "BULLPEN_OBSERVE_TMUX_ONLY": "true",  # not the agents of others on this machine
 }
 
 
