@@ -103,6 +103,25 @@ async def test_when_its_terminal_goes_everything_goes(place: Path) -> None:
 
 
 @pytest.mark.timeout(120)
+async def test_when_it_is_killed_everything_goes(place: Path) -> None:
+    demo = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bullpen.testing.demo", "--seconds", "60"),
+        env={**os.environ, "TMPDIR": str(place)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert demo.stdout is not None
+        async with asyncio.timeout(SECONDS):
+            while b"6 agents" not in await demo.stdout.readline():
+                pass
+    finally:
+        demo.kill()
+        await demo.wait()
+    await until(lambda: has_nothing(place))
+
+
+@pytest.mark.timeout(120)
 def test_without_a_terminal_every_change_is_a_line(place: Path, home: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bullpen.testing.demo", "--seconds", "9"],

@@ -15,8 +15,8 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -38,6 +38,19 @@ FOREIGN = (
     *("BULLPEN_", "CLAUDE", "CODEX_", "COPILOT_", "GEMINI_", "OPENCODE", "XDG_"),
     *("COLUMNS", "LINES"),
 )
+
+
+# Waits for our end, which the end of its stdin tells also if we were killed, and clears away then.
+JANITOR = """
+import os, shutil, subprocess, sys
+tmux, socket, *directories = sys.argv[1:]
+while os.read(0, 4096):
+    pass
+subprocess.run([sys.executable, "-P", "-m", "bullpen", "down"], capture_output=True, timeout=30)
+subprocess.run([tmux, "-S", socket, "kill-server"], capture_output=True, timeout=30)
+for directory in directories:
+    shutil.rmtree(directory, ignore_errors=True)
+"""
 
 
 class Player(NamedTuple):
@@ -107,6 +120,24 @@ class Demo:
                 )
         stack.push_async_callback(self.bullpen, "down", quiet=True)
         await self.bullpen("up", quiet=True)
+        await stack.enter_async_context(self._janitor())
+
+    @asynccontextmanager
+    async def _janitor(self) -> AsyncIterator[None]:
+        """See to it that nothing is left if we are killed."""
+        socket = self.tmux.target.socket_path
+        directories = (str(self.directory), str(Path(socket).parent))
+        janitor = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", JANITOR, self.tmux.executable, socket, *directories),
+            env=self.environment,
+            stdin=asyncio.subprocess.PIPE,
+            start_new_session=True,  # what ends us by our terminal does not end it
+        )
+        try:
+            yield
+        finally:
+            janitor.kill()
+            await janitor.wait()
 
     def _furnish(self) -> None:
         install(self.directory / "bin")
