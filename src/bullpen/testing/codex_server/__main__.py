@@ -29,6 +29,7 @@ class _Process:
         self._journal = journal
         self._done = 0  # lines of the script
         self._is_reading = False
+        self._is_woken = False
         self._server = CodexServer(self._write)
 
     def run(self, arguments: list[str]) -> int:
@@ -57,14 +58,17 @@ class _Process:
             signal.pause()
 
     def _read_script(self) -> None:
-        """Do what was added. A signal that comes meanwhile finds that it is being done."""
+        """Do what was added. A signal that comes meanwhile has it read once more."""
+        self._is_woken = True
         if self._is_reading:
             return
         self._is_reading = True
-        lines = self._script.read_text("utf-8").splitlines() if self._script.exists() else []
-        for line in lines[self._done :]:
-            self._done += 1
-            self._server.do(line)
+        while self._is_woken:
+            self._is_woken = False
+            lines = self._script.read_text("utf-8").splitlines() if self._script.exists() else []
+            for line in lines[self._done :]:
+                self._done += 1
+                self._server.do(line)
         self._is_reading = False
 
     def _note(self, what: str, **facts: object) -> None:
