@@ -33,6 +33,9 @@ _AFTER_A_TURN = (Activity.ERROR, Activity.RATE_LIMITED)
 # To this one a turn that failed is over like any other.
 _BLIND_TO_FAILURE = (SourceKind.CLAUDE_SESSIONS,)
 SAME_END = timedelta(seconds=5)
+# How a turn has ended is in the record by the next look at it.
+_RECORDS = (SourceKind.CLAUDE_TRANSCRIPT,)
+RECORD_FOLLOWS = timedelta(seconds=1.5)
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -92,7 +95,7 @@ def resolve(
         if each not in fresh
     ]
     if fresh:
-        best = _choose(fresh)
+        best = _choose(fresh, now)
         losers += [Loser(each.source_kind, _why_lost(each, best)) for each in fresh if each != best]
         if _is_heard_of(SourceKind.POLLER, links, now):
             return _against_screen(best, screen, now, poll_interval, losers)
@@ -135,13 +138,13 @@ def _age(held: Held, links: Mapping[SourceKind, Link], now: datetime) -> timedel
     return link.age(now) if link else now - held.at
 
 
-def _choose(fresh: Sequence[Held]) -> Held:
+def _choose(fresh: Sequence[Held], now: datetime) -> Held:
     """Return the latest word; of several at the same moment, the one of the highest rank."""
     waiting = [each for each in fresh if each.activity.is_waiting]
     candidates = [
         each
         for each in fresh
-        if not (waiting and each.is_begun) and not _calls_a_failure_idle(each, fresh)
+        if not (waiting and each.is_begun) and not _calls_a_failure_idle(each, fresh, now)
     ] or fresh
     newest = candidates[0]
     # That work goes on is told a little later by some; that it ended, or waits, is news.
@@ -150,13 +153,15 @@ def _choose(fresh: Sequence[Held]) -> Held:
     return min(same, key=lambda each: (rank(each.provider, each.source_kind), _newest_first(each)))
 
 
-def _calls_a_failure_idle(held: Held, others: Sequence[Held]) -> bool:
-    return (
-        held.source_kind in _BLIND_TO_FAILURE
-        and held.activity is Activity.IDLE
-        and any(
-            each.activity in _AFTER_A_TURN and abs(held.at - each.at) <= SAME_END for each in others
-        )
+def _calls_a_failure_idle(held: Held, others: Sequence[Held], now: datetime) -> bool:
+    """Whether a turn has ended, and how it did is known better, or will be in a moment."""
+    if held.source_kind not in _BLIND_TO_FAILURE or held.activity is not Activity.IDLE:
+        return False
+    is_new = timedelta(0) <= now - held.at < RECORD_FOLLOWS
+    return any(
+        (each.activity in _AFTER_A_TURN and abs(held.at - each.at) <= SAME_END)
+        or (is_new and each.source_kind in _RECORDS and each.activity is Activity.RUNNING)
+        for each in others
     )
 
 

@@ -371,6 +371,24 @@ def test_a_moment_later_a_lower_source_is_believed_if_it_says_more_than_that_wor
     assert world.pane(pane()).activity_state is told
 
 
+def test_how_a_turn_has_ended_is_waited_for_a_moment(world: World) -> None:
+    record, file = SourceKind.CLAUDE_TRANSCRIPT, SourceKind.CLAUDE_SESSIONS
+    world.apply(
+        world.look(pane(), Activity.UNKNOWN, pids=[7]),
+        world.said("prompt.submitted", kind=record, pid=7, ago=3),
+    )
+    world.apply(world.said("activity.idle", kind=file, pid=7))
+    assert world.pane(pane()).activity_state is RUNNING
+    world.wait(1)
+    world.apply(world.said("turn.failed", kind=record, pid=7, ago=0.9))
+    assert world.pane(pane()).activity_state is Activity.ERROR
+    world.apply(world.said("prompt.submitted", kind=record, pid=7))
+    world.wait(1)
+    world.apply(world.said("activity.idle", kind=file, pid=7))
+    world.wait(1.5)
+    assert world.pane(pane()).activity_state is IDLE
+
+
 def test_a_record_that_is_silent_about_waiting_does_not_end_it(world: World) -> None:
     world.apply(world.look(pane(), APPROVAL, pids=[7]), world.said("approval.requested", pid=7))
     world.now += timedelta(seconds=1)

@@ -68,6 +68,7 @@ class ClaudeTranscript(Source):
     """
 
     kind = SourceKind.CLAUDE_TRANSCRIPT
+    interval_seconds = 0.5
 
     def __init__(self, now: Now, config: Path, *, proc: Path = PROC) -> None:
         super().__init__(now)
