@@ -42,7 +42,7 @@ def test_a_session_without_a_pane_has_none() -> None:
 
 @pytest.mark.requirement("TTL-4", "TTL-5", "TTL-6", "TTL-7", "TTL-8", "SRC-9", "Q16")
 def test_each_title_in_turn() -> None:
-    titles = {"canonical": "named", "bound": "before", "live": "✳ shown", "path": "/work/place/"}
+    titles = {"canonical": "named", "bound": "before", "live": "✳ shown", "path": "/srv/place/"}
     for expected in ("named", "before", "shown", "place"):
         assert choose_title(**titles, provider=Provider.CODEX) == expected
         del titles[next(iter(titles))]

@@ -139,12 +139,12 @@ def test_an_agent_whose_pane_comes_to_be_known_later_is_the_same_agent(world: Wo
 @pytest.mark.requirement("COR-1", "COR-3", "TR-06")
 def test_a_directory_leads_to_the_pane_with_the_programs_process(world: World) -> None:
     world.apply(
-        world.look(pane(0), None, cwd="/work/project"),
+        world.look(pane(0), None, cwd="/home/ada/project"),
         world.look(pane(1), IDLE, provider=Provider.CODEX, has_process=False),
         world.look(pane(2), IDLE, provider=Provider.CODEX),
         world.look(pane(3), IDLE, provider=Provider.CLAUDE),
     )
-    world.apply(codex(world, "codex:a", "thread.active", cwd="/work/project/"))
+    world.apply(codex(world, "codex:a", "thread.active", cwd="/home/ada/project/"))
     assert world.pane(pane(2)).session_key == "codex:a"
     assert world.pane(pane(2)).activity_state is RUNNING
     assert world.pane(pane(0)).presence is Presence.UNMANAGED
@@ -203,7 +203,7 @@ def test_a_second_session_in_a_pane_replaces_the_first(world: World) -> None:
 def test_a_title_is_the_best_there_is(world: World) -> None:
     world.apply(world.look(pane(), RUNNING, pids=[7], cwd=""))
     assert world.pane(pane()).title == "claude"
-    world.apply(world.look(pane(), RUNNING, pids=[7], cwd="/work/project"))
+    world.apply(world.look(pane(), RUNNING, pids=[7], cwd="/home/ada/project"))
     assert world.pane(pane()).title == "project"
     world.apply(world.look(pane(), RUNNING, pids=[7], title="⠂ Fix the tests"))
     assert world.pane(pane()).title == "Fix the tests"
@@ -262,7 +262,7 @@ def test_agents_outside_of_tmux_are_seen_by_process_and_known_by_their_word(worl
     world.apply(process)
     [agent] = world.projection.agents()
     assert (agent.activity, agent.tty, agent.pane) == (Activity.UNKNOWN, "/dev/pts/9", None)
-    world.apply(world.said("tool.started", pid=7, cwd="/work/project"))
+    world.apply(world.said("tool.started", pid=7, cwd="/home/ada/project"))
     [agent] = world.projection.agents()
     assert (agent.activity, agent.session_key) == (RUNNING, "claude:one")
     ended = world.said(
@@ -636,5 +636,5 @@ def test_the_winner_of_a_session_is_told_with_its_tier(world: World) -> None:
 
 def codex(world: World, session: str, event_type: str, **more: Any) -> Observation:
     kind = more.pop("kind", SourceKind.CODEX_APPSERVER)
-    origin = {"cwd": "/work/project"} | more
+    origin = {"cwd": "/home/ada/project"} | more
     return world.said(event_type, kind=kind, provider=Provider.CODEX, session=session, **origin)

@@ -70,7 +70,7 @@ class World:
         provider: Provider = Provider.CLAUDE,
         quiet: float = 0.0,
         pids: Iterable[int] | None = (),
-        cwd: str = "/work/project",
+        cwd: str = "/home/ada/project",
         title: str = "",
         is_gone: bool = False,
         has_process: bool = True,

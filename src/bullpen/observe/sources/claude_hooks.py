@@ -53,12 +53,8 @@ class ClaudeHooks(Source):
         return True  # hooks are heard at once; looking only finds what was spooled
 
     async def look(self) -> None:
-        try:
-            report = await self._spool.drain(self._take)
-        except OSError as error:
-            raise SourceTrouble(f"cannot read what hooks have spooled: {error}") from error
-        if report.bad:
-            raise SourceTrouble(f"{report.bad} spooled deliveries were put aside as unreadable")
+        if troubles := await self._spool.empty(self._take):
+            raise SourceTrouble("; ".join(troubles))
 
     async def deliver(self, payload: Any, at: datetime, origin: Origin) -> None:
         try:

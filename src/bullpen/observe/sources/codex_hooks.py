@@ -62,17 +62,14 @@ class CodexHooks(Source):
         return not self._kept_back
 
     async def look(self) -> None:
-        try:
-            report = await self._spool.drain(self._take)
-        except OSError as error:
-            raise SourceTrouble(f"cannot read what hooks have spooled: {error}") from error
+        troubles = await self._spool.empty(self._take)
         now = self._now()
         for thread_id, heard in tuple(self._kept_back.items()):
             if not heard.at <= now < heard.at + KEPT_BACK:
                 del self._kept_back[thread_id]
                 self._say(heard)
-        if report.bad:
-            raise SourceTrouble(f"{report.bad} spooled deliveries were put aside as unreadable")
+        if troubles:
+            raise SourceTrouble("; ".join(troubles))
 
     async def deliver(self, payload: Any, at: datetime, origin: Origin) -> None:
         fact = translate(payload)

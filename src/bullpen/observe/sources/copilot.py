@@ -67,13 +67,7 @@ class CopilotSource(Source):
         return not any(each.is_open for each in self._sessions.values())
 
     async def look(self) -> None:
-        troubles = []
-        try:
-            report = await self._spool.drain(self._take)
-        except OSError as error:
-            raise SourceTrouble(f"cannot read what hooks have spooled: {error}") from error
-        if report.bad:
-            troubles.append(f"{report.bad} spooled deliveries were put aside as unreadable")
+        troubles = await self._spool.empty(self._take)
         async with self._in_turn:
             troubles += await self._see()
         if troubles:

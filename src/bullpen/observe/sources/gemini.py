@@ -65,11 +65,7 @@ class GeminiHooks(Source):
         return all(each.is_ended for each in self._sessions.values())
 
     async def look(self) -> None:
-        try:
-            report = await self._spool.drain(self._take)
-        except OSError as error:
-            raise SourceTrouble(f"cannot read what hooks have spooled: {error}") from error
-        troubles = []
+        troubles = await self._spool.empty(self._take)
         for session in tuple(self._sessions.values()):
             async with self._in_turn:
                 if session.leaving is not None and self._now() - session.heard_at > NEXT_FOLLOWS:
@@ -78,8 +74,6 @@ class GeminiHooks(Source):
                     await self._follow(session)
                 except OSError as error:
                     troubles.append(str(error))
-        if report.bad:
-            troubles.append(f"{report.bad} spooled deliveries were put aside as unreadable")
         if troubles:
             raise SourceTrouble("; ".join(troubles))
 

@@ -99,6 +99,20 @@ class Spool:
                 await asyncio.to_thread(self._settle, done, bad)
         return SpoolReport(taken=len(done), bad=len(bad), has_more=has_more)
 
+    async def empty(self, take: Take) -> list[str]:
+        """Drain it for a source; return what was wrong, in words for the source's health.
+
+        Raises:
+            SourceTrouble: nothing of it can be read.
+        """
+        try:
+            report = await self.drain(take)
+        except OSError as error:
+            raise SourceTrouble(f"cannot read what hooks have spooled: {error}") from error
+        if report.bad:
+            return [f"{report.bad} spooled deliveries were put aside as unreadable"]
+        return []
+
     def _read(self) -> tuple[list[Spooled], list[str], bool]:
         names = self._waiting()
         found: list[Spooled] = []
