@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from bullpen.testing.codex_server.server import CodexServer, Exit
 
 __all__ = ["main"]
 
+STDIN = 0
 OUTLIVES_SECONDS = 60  # how long it, or its child, may outlive a test that failed to end it
 
 
@@ -28,13 +30,15 @@ class _Process:
         self._script = script
         self._journal = journal
         self._done = 0  # lines of the script
-        self._is_reading = False
-        self._is_woken = False
         self._server = CodexServer(self._write)
 
     def run(self, arguments: list[str]) -> int:
+        # A byte in a pipe for each signal: one that comes right before we wait is not lost.
+        self._woken, waking = os.pipe()
+        os.set_blocking(waking, False)
+        signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        signal.signal(signal.SIGUSR1, lambda *_: None)
         self._note("started", arguments=arguments)
-        signal.signal(signal.SIGUSR1, lambda *_: self._read_script())
         self._read_script()
         if self._server.has_child:
             sleep = f"import time; time.sleep({OUTLIVES_SECONDS})"
@@ -48,28 +52,33 @@ class _Process:
         return 0
 
     def _serve(self) -> None:
-        while line := sys.stdin.readline():
-            message = json.loads(line)
-            self._note("received", message=message)
-            self._read_script()
-            self._server.receive(message)
+        rest = b""
+        while True:
+            ready, _, _ = select.select([STDIN, self._woken], [], [])
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+                self._read_script()
+            if STDIN not in ready:
+                continue
+            data = os.read(STDIN, 65536)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                message = json.loads(line)
+                self._note("received", message=message)
+                self._read_script()
+                self._server.receive(message)
         signal.alarm(OUTLIVES_SECONDS)
         while self._server.is_stubborn:
             signal.pause()
 
     def _read_script(self) -> None:
-        """Do what was added. A signal that comes meanwhile has it read once more."""
-        self._is_woken = True
-        if self._is_reading:
-            return
-        self._is_reading = True
-        while self._is_woken:
-            self._is_woken = False
-            lines = self._script.read_text("utf-8").splitlines() if self._script.exists() else []
-            for line in lines[self._done :]:
-                self._done += 1
-                self._server.do(line)
-        self._is_reading = False
+        """Do what was added."""
+        lines = self._script.read_text("utf-8").splitlines() if self._script.exists() else []
+        for line in lines[self._done :]:
+            self._done += 1
+            self._server.do(line)
 
     def _note(self, what: str, **facts: object) -> None:
         line = json.dumps({"pid": os.getpid(), "what": what, **facts}) + "\n"
