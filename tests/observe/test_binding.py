@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullpen.model.observations import PaneInstanceId
-from bullpen.model.states import BindingState, EvidenceMode, Presence
+from bullpen.model.states import BindingState, Presence
 from bullpen.observe.binding import (
     MOST_TOMBSTONES,
     BindingEvent,
     Tombstones,
-    evidence_mode,
     presence,
     transition,
 )
@@ -58,16 +57,6 @@ def test_an_exit_ends_it_from_anywhere(events: list[BindingEvent]) -> None:
     for event in events:
         state = transition(state, event)
     assert transition(state, BindingEvent.EXITED) is UNMANAGED
-
-
-def test_the_evidence_for_a_tie() -> None:
-    modes = {state: evidence_mode(state) for state in BindingState}
-    assert modes == {
-        UNMANAGED: EvidenceMode.NONE,
-        HEURISTIC: EvidenceMode.HEURISTIC,
-        FRESH: EvidenceMode.DETERMINISTIC,
-        STALE: EvidenceMode.HEURISTIC,
-    }
 
 
 @pytest.mark.requirement("BND-9")

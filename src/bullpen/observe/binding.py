@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from bullpen.model.observations import PaneInstanceId
-from bullpen.model.states import BindingState, EvidenceMode, Presence
+from bullpen.model.states import BindingState, Presence
 
-__all__ = ["GRACE", "BindingEvent", "Tombstones", "evidence_mode", "presence", "transition"]
+__all__ = ["GRACE", "BindingEvent", "Tombstones", "presence", "transition"]
 
 GRACE = timedelta(seconds=120)
 MOST_TOMBSTONES = 4096
@@ -66,17 +66,6 @@ def transition(state: BindingState, event: BindingEvent) -> BindingState:
 def presence(state: BindingState) -> Presence:
     """Return whether there is an agent. Between the managed states it makes no difference."""
     return Presence.UNMANAGED if state is _UNMANAGED else Presence.MANAGED
-
-
-def evidence_mode(state: BindingState) -> EvidenceMode:
-    """Return by which tier the tie itself is known."""
-    match state:
-        case BindingState.UNMANAGED:
-            return EvidenceMode.NONE
-        case BindingState.MANAGED_DETERMINISTIC_FRESH:
-            return EvidenceMode.DETERMINISTIC
-        case _:
-            return EvidenceMode.HEURISTIC
 
 
 class Tombstones:

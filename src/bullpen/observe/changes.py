@@ -40,8 +40,3 @@ class ChangeLog:
         if missing < 0 or missing > len(self._changes):
             return None
         return tuple(islice(self._changes, len(self._changes) - missing, None))
-
-    def trim(self, before: int) -> None:
-        """Forget changes that everybody has been told."""
-        while self._changes and self._changes[0].version <= before:
-            self._changes.popleft()

@@ -13,7 +13,6 @@ Except for pulling and closing, nothing here waits. Every refusal is an `ApiErro
 import asyncio
 import logging
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -52,9 +51,10 @@ from bullpen.observe.deliveries import Delivery, DeliveryLimits, DeliveryLog
 from bullpen.observe.errors import AckRetryExhausted, Refused
 from bullpen.observe.feed import Feed, OpenTransport, Pulled, Unreachable
 from bullpen.observe.freshness import Link
-from bullpen.observe.health import status_when_unreachable, worst
+from bullpen.observe.health import worst
 from bullpen.observe.registry import HEARTBEAT_TIMEOUT, Registry
 from bullpen.observe.sources.port import Now
+from bullpen.observe.standing import Standing
 
 __all__ = [
     "FOLD",
@@ -128,7 +128,7 @@ class Gateway:
         )
         self._dedup = DedupWindow()
         self._feeds: dict[SourceKind, Feed] = {}
-        self._records: dict[SourceKind, _Record] = {}
+        self._records: dict[SourceKind, Standing] = {}
         self._cursors: dict[SourceKind, SourceCursor] = {}
         self._checkpoints = Checkpoints(now())
         self._defaults: dict[str, _Default] = {}  # consumers that do not acknowledge
@@ -431,9 +431,9 @@ class Gateway:
     def _ack_seconds(self) -> float:
         return self._limits.deliveries.ack_timeout.total_seconds()
 
-    def _record(self, kind: SourceKind) -> "_Record":
+    def _record(self, kind: SourceKind) -> Standing:
         if kind not in self._records:
-            self._records[kind] = _Record(self._now())
+            self._records[kind] = Standing(self._now())
         return self._records[kind]
 
     def _connect(self, kind: SourceKind, source: Connection | OpenTransport) -> None:
@@ -642,36 +642,6 @@ def ingest_reply(outcomes: Sequence[Outcome]) -> IngestReply:
         duplicates=sum(each.is_duplicate for each in outcomes),
         refused=refused,
     )
-
-
-class _Record:
-    """How a source fares as the gateway sees it, and what became of what it said."""
-
-    def __init__(self, now: datetime) -> None:
-        self.status = HealthStatus.DEGRADED
-        self.reason = "it was not heard of yet"
-        self.is_absent = False
-        self.checked_at = now
-        self.last_event_at: datetime | None = None
-        self.accepted = 0
-        self.dropped: Counter[str] = Counter()
-        self.dropped_there: Counter[str] = Counter()  # by the source itself
-        self.version = ""
-        self._reached_at = now
-
-    def note_report(self, health: SourceHealth, now: datetime) -> None:
-        """Take a source's own word on how it fares."""
-        self.status, self.reason = health.status, health.reason
-        self.is_absent = health.is_absent
-        self.checked_at = health.checked_at if health.checked_at.tzinfo else now
-        self.dropped_there = Counter(health.dropped)
-        self.version = health.version
-        self._reached_at = now
-
-    def note_unreachable(self, reason: str, now: datetime) -> None:
-        """Note that it could not be asked; how bad that is depends on for how long."""
-        self.status = status_when_unreachable((now - self._reached_at).total_seconds())
-        self.reason, self.checked_at, self.is_absent = reason, now, False
 
 
 class _Default:

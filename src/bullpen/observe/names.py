@@ -1,7 +1,5 @@
 """Short names for agents nobody has named: `claude-1`, `codex-2`."""
 
-from collections.abc import Iterator
-
 __all__ = ["Names"]
 
 
@@ -39,9 +37,6 @@ class Names:
             if whose == owner:
                 self._taken[name] = heir
                 return
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._taken)
 
     def _free(self, family: str) -> str:
         number = 1
