@@ -3,7 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CODE := $(wildcard src tests bench examples)
-PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONASYNCIODEBUG=1 $(BIN)/python -m pytest
+OURS := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONASYNCIODEBUG=1 $(BIN)/python
+PYTEST := $(OURS) -m pytest
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
@@ -19,7 +20,7 @@ run: setup ## show the board, with agents that only pretend (`bullpen` alone: yo
 	@$(BIN)/bullpen --demo
 
 test: check ## everything: check, then the tests (ARGS='-k name' to choose)
-	$(PYTEST) -n 2 --dist loadgroup $(ARGS)
+	$(PYTEST) -n 2 --dist loadgroup $(ARGS) || $(OURS) scripts/again.py $$?
 
 check: lint types imports ## everything but the tests, in seconds
 

@@ -299,7 +299,11 @@ async def test_a_source_that_is_killed_comes_back_and_others_go_on(
     pane_id = await tmux.new_pane("exec -a claude sleep 600")
     async with daemon(home, "--isolate-sources") as running:
         name = (await until(lambda: managed(running.peer, pane_id)))["agent"]
-        [pid] = await children(running.process.pid, "poller")
+
+        async def started() -> Any:
+            return await children(running.process.pid, "poller")
+
+        [pid] = await until(started)
         os.kill(pid, signal.SIGKILL)
 
         async def fell() -> Any:

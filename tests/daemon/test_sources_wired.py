@@ -391,7 +391,11 @@ async def test_a_source_that_crashes_in_a_loop_is_held_down_and_the_others_go_on
 ) -> None:
     async with daemon(home, "--isolate-sources", **broken(home, "crash", 1)) as running:
         peer = running.peer
-        [pid] = await children(running.process.pid, "claude_transcript")
+
+        async def started() -> Any:  # the supervisor's command may not have become the source yet
+            return await children(running.process.pid, "claude_transcript")
+
+        [pid] = await until(started)
         os.kill(pid, signal.SIGKILL)
 
         async def held_down() -> Any:

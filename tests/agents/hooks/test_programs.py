@@ -167,8 +167,10 @@ async def test_a_program_in_a_pane_tells_what_it_does_and_where(
             models.release("done")
             last = EXPECTED[provider][-1]
             await asyncio.to_thread(daemon.wait_for, last, timeout=60)
-        events = [name for name in daemon.events if name in EXPECTED[provider]]
-        assert list(dict.fromkeys(events)) == EXPECTED[provider]
+        events = list(dict.fromkeys(each for each in daemon.events if each in EXPECTED[provider]))
+        if provider is Provider.COPILOT:  # it runs the hooks of its first prompt at once
+            events[:2] = sorted(events[:2])
+        assert events == EXPECTED[provider]
     await asyncio.to_thread(uninstall, provider, environment=started.env)
     after = await asyncio.to_thread(lambda: settings.read_bytes() if settings.exists() else None)
     assert after == before

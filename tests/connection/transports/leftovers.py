@@ -17,9 +17,14 @@ def descriptors() -> int:
 
 async def wait_gone(pid: int) -> None:
     """Wait until there is no such process, or only what its parent has not buried yet."""
-    await wait_until(
-        lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    )
+    await wait_until(lambda: _is_gone(pid))
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 async def wait_threads(count: int) -> None:
