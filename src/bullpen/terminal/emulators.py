@@ -7,11 +7,10 @@ __all__ = ["EmulatorMissing", "open_emulator"]
 
 
 class EmulatorMissing(BullpenError):
-    """No library that emulates a terminal is installed. Agents in tmux can be used without one."""
+    """No library that emulates a terminal works here. Agents in tmux can be used without one."""
 
-    def __init__(self, extra: str) -> None:
-        super().__init__(f"no terminal emulation is installed: pip install 'bullpen[{extra}]'")
-        self.extra = extra
+    def __init__(self) -> None:
+        super().__init__("no terminal emulation is installed: pip install pyghostty, or pyte")
 
 
 def open_emulator(columns: int, rows: int) -> Emulator:
@@ -32,5 +31,5 @@ def open_emulator(columns: int, rows: int) -> Emulator:
     try:
         from bullpen.terminal.pyte_screen import PyteEmulator
     except ImportError as error:
-        raise EmulatorMissing("terminal") from error
+        raise EmulatorMissing from error
     return PyteEmulator(columns, rows)

@@ -79,7 +79,7 @@ async def test_without_the_library_it_is_said_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "websockets", None)
-    with pytest.raises(TransportError, match=re.escape("pip install 'bullpen[websocket]'")):
+    with pytest.raises(TransportError, match=re.escape("pip install websockets")):
         await WebSocketTransport("ws://127.0.0.1:80").start(Recorder())
 
 

@@ -713,10 +713,10 @@ async def test_without_the_library_for_websockets_ours_is_watched_and_the_reason
         await watch.fake.tell(thread())
         trouble = await watch.trouble()
         assert not trouble.is_down
-        assert "bullpen[websocket]" in str(trouble)
+        assert "pip install websockets" in str(trouble)
         assert watch.source.is_alive
         assert watch.heard.types("t1") == ["thread.listed", "thread.idle"]
-        assert "bullpen[websocket]" in str(await watch.trouble())
+        assert "pip install websockets" in str(await watch.trouble())
     await watch.look()  # without a shared server there is nothing to be heard there
 
 

@@ -1,7 +1,7 @@
 """WebSockets, through the `websockets` library: one JSON text per message.
 
 Both sides of it, over TCP, TLS or a Unix socket (as `codex app-server --listen unix://` wants it).
-The library is imported when it is first used; `pip install 'bullpen[websocket]'` brings it.
+The library is imported when it is first used; `pip install websockets` brings it.
 """
 
 import socket
@@ -181,4 +181,4 @@ def _check_library() -> None:
     try:
         import websockets  # noqa: F401
     except ModuleNotFoundError as error:
-        raise TransportError("WebSockets need: pip install 'bullpen[websocket]'") from error
+        raise TransportError("WebSockets need: pip install websockets") from error
