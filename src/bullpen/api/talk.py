@@ -17,6 +17,7 @@ from bullpen.model.states import Activity, Provider
 from bullpen.model.tasks import Task, TaskState
 
 __all__ = [
+    "AwaitWake",
     "CancelTask",
     "CommunicationEntry",
     "Contact",
@@ -43,6 +44,7 @@ __all__ = [
     "TraceMessage",
     "WaitMessage",
     "WaitMessageReply",
+    "WakeReply",
     "WhoAmI",
 ]
 
@@ -254,6 +256,24 @@ class ReadCommunication(TypedRequest[tuple[CommunicationEntry, ...]]):
     METHOD = "mail.log"
     after: int = 0
     limit: int = 500
+
+
+class WakeReply(msgspec.Struct, frozen=True):
+    """What a waiting helper of an agent program is to hand it; nothing if it is to go away."""
+
+    text: str = ""
+    attempt_id: str = ""
+
+
+class AwaitWake(TypedRequest[WakeReply]):
+    """From a helper an agent program runs in its background: wait for something to wake it with.
+
+    A newer helper of the same agent takes the place of an older one, which is answered with nothing.
+    """
+
+    METHOD = "agent.wake"
+    secret: str
+    timeout_seconds: float = 3600.0
 
 
 # -------------------------------------------------------------------------------------------- tasks

@@ -14,7 +14,7 @@ import msgspec
 
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 
-__all__ = ["Door", "Handed", "Handover", "Note", "Rung", "Turn", "TurnEnd"]
+__all__ = ["Door", "Handed", "Handover", "Note", "Rung"]
 
 
 class Rung(StrEnum):
@@ -50,29 +50,6 @@ class Handover(msgspec.Struct, frozen=True):
 
     outcome: Handed
     reason: str = ""
-
-
-class TurnEnd(StrEnum):
-    """How a turn of an agent ended."""
-
-    DONE = "done"
-    FAILED = "failed"
-    RATE_LIMITED = "rate_limited"
-    INTERRUPTED = "interrupted"
-
-
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """Something an agent told of a turn: that one began with a prompt, or ended with a text."""
-
-    prompt: str | None = None
-    """What it was asked, as it has it itself; None if it tells of an end."""
-    end: TurnEnd | None = None
-    text: str = ""
-    """What it said at the end, whole; or the error."""
-    thinking: str = ""
-    turn_id: str = ""
-    by: str = ""
-    """Who says so: `claude_hooks`, `codex_appserver`, `pty` …"""
 
 
 Note = Callable[[ReceiptState, Evidence], Awaitable[None]]
