@@ -268,7 +268,7 @@ class WakeReply(msgspec.Struct, frozen=True):
 class AwaitWake(TypedRequest[WakeReply]):
     """From a helper an agent program runs in its background: wait for something to wake it with.
 
-    A newer helper of the same agent takes the place of an older one, which is answered with nothing.
+    A newer helper of the same agent takes the place of an older one, which is told nothing.
     """
 
     METHOD = "agent.wake"
