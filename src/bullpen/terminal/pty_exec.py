@@ -14,6 +14,11 @@ import sys
 import termios
 
 _SET_DEATH_SIGNAL = 1  # of prctl
+# Python ignores the first two; the others nohup(1), or a shell that put us into the background.
+_DEFAULTS = (
+    *(signal.SIGPIPE, signal.SIGXFSZ),
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
+)
 
 
 def main() -> None:
@@ -23,7 +28,7 @@ def main() -> None:
         os.set_inheritable(report, False)  # that it closes says that the command runs
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         _die_with(parent)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; others do not
+        for number in _DEFAULTS:
             signal.signal(number, signal.SIG_DFL)
         if os.environ.pop("BULLPEN_LC_CTYPE", "") == "unset":
             os.environ.pop("LC_CTYPE", None)  # what Python sets for itself in a C locale
