@@ -607,6 +607,7 @@ _TERMINAL = {
 }
 
 _MESSAGES = {
+    "mail:tasks": "Whatever asks for an answer is a task, whichever door it came through.",
     # The message
     "O-13": "A message may have fields beyond its schema.",
     "O-15": "A recipient and a text are a message.",

@@ -5,6 +5,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bullpen.mail.errors import (
@@ -19,7 +20,7 @@ from bullpen.mail.ledger import Rules
 from bullpen.mail.mailboxes import Mailboxes
 from bullpen.mail.memory import MemoryMailboxes
 from bullpen.mail.sqlite import SqliteMailboxes
-from bullpen.model.deliveries import CommunicationLog, Delivery, Evidence, ReceiptState
+from bullpen.model.deliveries import CommunicationLog, Delivery, Evidence, ReceiptState, TaskQuery
 from bullpen.model.messages import MessageType, Priority, message_size
 from bullpen.store.database import Database
 from bullpen.store.migrate import migrate
@@ -608,3 +609,56 @@ async def test_a_message_that_nobody_knows_is_told(mailboxes: Mailboxes) -> None
     for asked in (mailboxes.deliveries("m1"), mailboxes.receipts("m1")):
         with pytest.raises(MessageNotFound, match="there is no message m1"):
             await asked
+
+
+@pytest.mark.requirement("mail:tasks")
+async def test_what_asks_for_an_answer_is_found_the_newest_first(mailboxes: Mailboxes) -> None:
+    for number, (sender, recipient, kind) in enumerate(
+        [
+            ("boss", "coder", MessageType.TASK_REQUEST),
+            ("boss", "coder", MessageType.INFO),
+            ("user", "coder", MessageType.TASK_REQUEST),
+            ("boss", "writer", MessageType.TASK_REQUEST),
+        ]
+    ):
+        sent = message(f"m{number}", from_agent=sender, to_agent=recipient, type=kind)
+        await mailboxes.append(sent, now=T0 + number * SECOND)
+
+    async def found(**wanted: object) -> list[str]:
+        query = msgspec.convert(wanted, TaskQuery)
+        return [each.message.id for each in await mailboxes.tasks(query)]
+
+    assert await found() == ["m3", "m2", "m0"]
+    assert await found(recipient="coder") == ["m2", "m0"]
+    assert await found(sender="boss") == ["m3", "m0"]
+    assert await found(thread_id="m2") == ["m2"]
+    assert await found(before=T0 + 3 * SECOND) == ["m2", "m0"]
+    assert await found(states=[S.SEEN]) == []
+    assert [each.message.id for each in await mailboxes.tasks(TaskQuery(), limit=1)] == ["m3"]
+    await mailboxes.settle("m0", "coder", S.SEEN, now=T0, evidence=SEEN_BY_HOOK)
+    assert await found(states=[S.SEEN]) == ["m0"]
+
+
+async def test_a_message_is_found_by_the_beginning_of_its_id(mailboxes: Mailboxes) -> None:
+    for name in ("abc-1", "abd-2"):
+        await mailboxes.append(message(name), now=T0)
+    assert (await mailboxes.find("abc")).id == "abc-1"
+    assert (await mailboxes.find("abd-2")).id == "abd-2"
+    for unclear in ("ab", "x", ""):
+        with pytest.raises(MessageNotFound):
+            await mailboxes.find(unclear)
+
+
+async def test_it_tells_how_many_wait_for_whom_and_who_listens_to_what(
+    mailboxes: Mailboxes,
+) -> None:
+    for name in ("m1", "m2", "m3"):
+        await mailboxes.append(message(name), now=T0)
+    await mailboxes.append(message("m4", to_agent="writer"), now=T0)
+    await lease(mailboxes)
+    await mailboxes.settle("m2", "coder", S.SEEN, now=T0, evidence=SEEN_BY_HOOK)
+    assert await mailboxes.backlog() == {"coder": 2, "writer": 1}
+    for topic, agent in (("news", "b"), ("news", "a"), ("games", "c"), ("past", "c")):
+        await mailboxes.subscribe(topic, agent)
+    await mailboxes.unsubscribe("past", "c")
+    assert await mailboxes.topics() == {"games": ("c",), "news": ("a", "b")}

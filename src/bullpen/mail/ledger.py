@@ -29,6 +29,7 @@ from bullpen.model.deliveries import (
     Evidence,
     Receipt,
     ReceiptState,
+    TaskQuery,
 )
 from bullpen.model.messages import Message, encode_message
 
@@ -61,6 +62,10 @@ class Rows(Protocol):
         ...
 
     def thread(self, thread_id: str, limit: int) -> Sequence[Message]: ...
+
+    def find_beginning(self, beginning: str, limit: int) -> Sequence[str]:
+        """Return the ids of messages that begin so."""
+        ...
 
     def add_delivery(self, delivery: Delivery) -> Delivery:
         """Keep it, and return it with its number."""
@@ -111,6 +116,14 @@ class Rows(Protocol):
         self, states: Sequence[ReceiptState], recipient: str | None, limit: int
     ) -> Sequence[Delivery]: ...
 
+    def tasks(self, wanted: TaskQuery, limit: int) -> Sequence[Delivery]:
+        """Return the deliveries of task requests, the newest first."""
+        ...
+
+    def backlog(self) -> dict[str, int]:
+        """Return how many are queued, by recipient."""
+        ...
+
     def add_receipts(self, number: int, receipts: Sequence[Receipt]) -> None:
         """Keep some steps of the delivery with a number."""
         ...
@@ -119,6 +132,7 @@ class Rows(Protocol):
     def subscribe(self, topic: str, agent: str) -> None: ...
     def unsubscribe(self, topic: str, agent: str) -> None: ...
     def subscribers(self, topic: str) -> Sequence[str]: ...
+    def topics(self) -> dict[str, tuple[str, ...]]: ...
 
     def add_log(self, entry: CommunicationLog, number: int | None) -> None:
         """Keep a record; of a delivery only the last."""
@@ -339,6 +353,16 @@ class Ledger:
         """Return every step. See `Mailboxes.receipts`."""
         found = tuple(self._rows.receipts(message_id))
         if not found:
+            raise MessageNotFound(message_id)
+        return found
+
+    def find(self, message_id: str) -> Message:
+        """Return a message. See `Mailboxes.find`."""
+        found = self._rows.find_message(message_id)
+        if found is None and message_id:
+            ids = self._rows.find_beginning(message_id, 2)
+            found = self._rows.find_message(ids[0]) if len(ids) == 1 else None
+        if found is None:
             raise MessageNotFound(message_id)
         return found
 

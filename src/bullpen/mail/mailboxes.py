@@ -17,6 +17,7 @@ from bullpen.model.deliveries import (
     Evidence,
     Receipt,
     ReceiptState,
+    TaskQuery,
 )
 from bullpen.model.messages import Message
 
@@ -176,6 +177,22 @@ class Mailboxes(Protocol):
 
     async def subscribers(self, topic: str) -> tuple[str, ...]:
         """Return who listens to a topic."""
+
+    async def topics(self) -> dict[str, tuple[str, ...]]:
+        """Return every topic with a subscriber, and who they are."""
+
+    async def find(self, message_id: str) -> Message:
+        """Return a message by its id, or by the beginning of it if no other begins so.
+
+        Raises:
+            MessageNotFound: there is none, or there are several.
+        """
+
+    async def tasks(self, wanted: TaskQuery, *, limit: int = 500) -> tuple[Delivery, ...]:
+        """Return the deliveries of messages that ask for an answer, the newest first."""
+
+    async def backlog(self) -> dict[str, int]:
+        """Return how many messages wait for whom."""
 
     async def log_refusal(self, message: Message, error: str, *, now: datetime) -> None:
         """Note a message that was not let through."""

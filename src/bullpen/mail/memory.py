@@ -1,5 +1,6 @@
 """Mailboxes that end with the process: for tests, and where nothing can be written."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
@@ -14,8 +15,9 @@ from bullpen.model.deliveries import (
     Evidence,
     Receipt,
     ReceiptState,
+    TaskQuery,
 )
-from bullpen.model.messages import Message
+from bullpen.model.messages import Message, MessageType
 
 __all__ = ["MemoryMailboxes", "MemoryRows"]
 
@@ -107,6 +109,18 @@ class MemoryMailboxes(Mailboxes):
     async def subscribers(self, topic: str) -> tuple[str, ...]:
         return tuple(self._rows.subscribers(topic))
 
+    async def topics(self) -> dict[str, tuple[str, ...]]:
+        return self._rows.topics()
+
+    async def find(self, message_id: str) -> Message:
+        return self._ledger.find(message_id)
+
+    async def tasks(self, wanted: TaskQuery, *, limit: int = 500) -> tuple[Delivery, ...]:
+        return tuple(self._rows.tasks(wanted, limit))
+
+    async def backlog(self) -> dict[str, int]:
+        return self._rows.backlog()
+
     async def log_refusal(self, message: Message, error: str, *, now: datetime) -> None:
         self._ledger.log_refusal(message, error, now)
 
@@ -120,7 +134,7 @@ class MemoryRows:
     """The rows of all mailboxes in dictionaries. Every list is found by looking at everything."""
 
     def __init__(self) -> None:
-        self._messages: dict[str, tuple[Message, str]] = {}
+        self._messages: dict[str, tuple[Message, str]] = {}  # each with its thread
         self._deliveries: dict[int, Delivery] = {}
         self._receipts: list[Receipt] = []
         self._topics: dict[str, set[str]] = {}
@@ -155,6 +169,9 @@ class MemoryRows:
             return False
         self._messages[message.id] = (message, thread_id)
         return True
+
+    def find_beginning(self, beginning: str, limit: int) -> Sequence[str]:
+        return sorted(each for each in self._messages if each.startswith(beginning))[:limit]
 
     def thread(self, thread_id: str, limit: int) -> Sequence[Message]:
         return [each for each, of in self._messages.values() if of == thread_id][:limit]
@@ -222,6 +239,22 @@ class MemoryRows:
         )
         return found if limit < 0 else found[:limit]
 
+    def tasks(self, wanted: TaskQuery, limit: int) -> Sequence[Delivery]:
+        def is_wanted(each: Delivery) -> bool:
+            return (
+                each.message.type is MessageType.TASK_REQUEST
+                and wanted.recipient in (None, each.recipient)
+                and wanted.sender in (None, each.message.from_agent)
+                and wanted.thread_id in (None, self._messages[each.message.id][1])
+                and (wanted.states is None or each.state in wanted.states)
+                and (wanted.before is None or each.accepted_at < wanted.before)
+            )
+
+        return self._select(is_wanted)[::-1][:limit]
+
+    def backlog(self) -> dict[str, int]:
+        return dict(Counter(each.recipient for each in self._select(_is_queued)))
+
     def _select(self, condition: Callable[[Delivery], bool]) -> list[Delivery]:
         return [each for each in self._deliveries.values() if condition(each)]
 
@@ -243,6 +276,9 @@ class MemoryRows:
 
     def subscribers(self, topic: str) -> Sequence[str]:
         return sorted(self._topics.get(topic, set()))
+
+    def topics(self) -> dict[str, tuple[str, ...]]:
+        return {topic: tuple(sorted(agents)) for topic, agents in self._topics.items() if agents}
 
     def add_log(self, entry: CommunicationLog, number: int | None) -> None:
         if number is not None:

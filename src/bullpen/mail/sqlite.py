@@ -18,6 +18,7 @@ from bullpen.model.deliveries import (
     Evidence,
     Receipt,
     ReceiptState,
+    TaskQuery,
 )
 from bullpen.model.messages import Message
 from bullpen.store.database import Database
@@ -132,6 +133,20 @@ class SqliteMailboxes(Mailboxes):
         return await self._database.read(
             lambda connection: tuple(MailRows(connection).subscribers(topic))
         )
+
+    async def topics(self) -> dict[str, tuple[str, ...]]:
+        return await self._database.read(lambda connection: MailRows(connection).topics())
+
+    async def find(self, message_id: str) -> Message:
+        return await self._read(lambda ledger: ledger.find(message_id))
+
+    async def tasks(self, wanted: TaskQuery, *, limit: int = 500) -> tuple[Delivery, ...]:
+        return await self._database.read(
+            lambda connection: tuple(MailRows(connection).tasks(wanted, limit))
+        )
+
+    async def backlog(self) -> dict[str, int]:
+        return await self._database.read(lambda connection: MailRows(connection).backlog())
 
     async def log_refusal(self, message: Message, error: str, *, now: datetime) -> None:
         await self._write(lambda ledger: ledger.log_refusal(message, error, now))

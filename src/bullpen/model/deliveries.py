@@ -8,7 +8,7 @@ import msgspec
 
 from bullpen.model.messages import Message, MessageType
 
-__all__ = ["CommunicationLog", "Delivery", "Evidence", "Receipt", "ReceiptState"]
+__all__ = ["CommunicationLog", "Delivery", "Evidence", "Receipt", "ReceiptState", "TaskQuery"]
 
 
 class ReceiptState(StrEnum):
@@ -88,6 +88,16 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     def is_leased(self, now: datetime) -> bool:
         """Whether somebody is delivering it."""
         return self.leased_until is not None and self.leased_until > now
+
+
+class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which deliveries of tasks somebody wants to see; what is None does not matter."""
+
+    recipient: str | None = None
+    sender: str | None = None
+    thread_id: str | None = None
+    states: tuple[ReceiptState, ...] | None = None
+    before: datetime | None = None
 
 
 class CommunicationLog(msgspec.Struct, frozen=True, kw_only=True):

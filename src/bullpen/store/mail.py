@@ -18,6 +18,7 @@ from bullpen.model.deliveries import (
     Evidence,
     Receipt,
     ReceiptState,
+    TaskQuery,
 )
 from bullpen.model.messages import Message, MessageType, decode_message
 from bullpen.store import encoding
@@ -71,10 +72,11 @@ class MailRows:
     ) -> bool:
         """Keep a message, if there is none with its id or its sender's key."""
         cursor = self._execute(
-            "INSERT OR IGNORE INTO message_v1 VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO message_v1 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 message.id,
                 message.from_agent,
+                message.type.value,
                 message.idempotency_key,
                 thread_id,
                 encode_time(accepted_at),
@@ -83,6 +85,15 @@ class MailRows:
             ),
         )
         return cursor.rowcount == 1
+
+    def find_beginning(self, beginning: str, limit: int) -> Sequence[str]:
+        """Return the ids that begin so."""
+        query = (
+            "SELECT message_id FROM message_v1 WHERE message_id >= ?1 AND message_id < ?2 LIMIT ?3"
+        )
+        return [
+            each for (each,) in self._execute(query, (beginning, f"{beginning}\U0010ffff", limit))
+        ]
 
     def thread(self, thread_id: str, limit: int) -> Sequence[Message]:
         """Return the messages of a thread, in the order they were accepted."""
@@ -209,6 +220,31 @@ class MailRows:
         condition = f"WHERE d.state IN ({names}) AND (?1 IS NULL OR d.recipient = ?1)"
         return self._select(f"{condition} ORDER BY d.number LIMIT ?2", recipient, limit)
 
+    def tasks(self, wanted: TaskQuery, limit: int) -> Sequence[Delivery]:
+        """Return what asked for an answer, the newest first."""
+        conditions, values = ["m.type = 'task_request'"], list[object]()
+        for condition, value in (
+            ("d.recipient = ?", wanted.recipient),
+            ("m.sender = ?", wanted.sender),
+            ("m.thread_id = ?", wanted.thread_id),
+            ("m.accepted_at < ?", _time_or_none(wanted.before)),
+        ):
+            if value is not None:
+                conditions.append(condition)
+                values.append(value)
+        if wanted.states is not None:
+            conditions.append(f"d.state IN ({', '.join(['?'] * len(wanted.states))})")
+            values += [each.value for each in wanted.states]
+        where = " AND ".join(conditions)
+        return self._select(f"WHERE {where} ORDER BY d.number DESC LIMIT ?", *values, limit)
+
+    def backlog(self) -> dict[str, int]:
+        """Return how many are queued, by recipient."""
+        query = (
+            "SELECT recipient, count(*) FROM delivery_v1 WHERE state = 'queued' GROUP BY recipient"
+        )
+        return dict(self._execute(query).fetchall())
+
     def _select(self, rest: str, *values: object) -> list[Delivery]:
         return [_delivery(row) for row in self._execute(_DELIVERY + rest, values)]
 
@@ -251,6 +287,14 @@ class MailRows:
         """Return who listens, in the order of their names."""
         query = "SELECT agent FROM subscription_v1 WHERE topic = ? ORDER BY agent"
         return [agent for (agent,) in self._execute(query, (topic,))]
+
+    def topics(self) -> dict[str, tuple[str, ...]]:
+        """Return every topic and who listens to it."""
+        found: dict[str, tuple[str, ...]] = {}
+        query = "SELECT topic, agent FROM subscription_v1 ORDER BY topic, agent"
+        for topic, agent in self._execute(query):
+            found[topic] = (*found.get(topic, ()), agent)
+        return found
 
     # ------------------------------------------------------------------------------------- log
 

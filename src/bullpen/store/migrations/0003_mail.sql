@@ -3,6 +3,7 @@
 CREATE TABLE message_v1 (
     message_id      TEXT    NOT NULL PRIMARY KEY,
     sender          TEXT    NOT NULL,
+    type            TEXT    NOT NULL,
     idempotency_key TEXT,
     thread_id       TEXT    NOT NULL,
     accepted_at     TEXT    NOT NULL,
@@ -12,6 +13,7 @@ CREATE TABLE message_v1 (
 CREATE UNIQUE INDEX message_v1_by_key ON message_v1 (sender, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX message_v1_by_thread ON message_v1 (thread_id);
+CREATE INDEX message_v1_tasks ON message_v1 (accepted_at) WHERE type = 'task_request';
 
 -- A message in the mailbox of one agent.
 CREATE TABLE delivery_v1 (
@@ -32,6 +34,7 @@ CREATE INDEX delivery_v1_queue ON delivery_v1 (recipient, priority DESC, number)
 CREATE INDEX delivery_v1_expiring ON delivery_v1 (expires_at)
     WHERE state = 'queued' AND expires_at IS NOT NULL;
 CREATE INDEX delivery_v1_dead ON delivery_v1 (number) WHERE state IN ('expired', 'dead');
+CREATE INDEX delivery_v1_seen ON delivery_v1 (number) WHERE state = 'seen';
 CREATE INDEX delivery_v1_in_flight ON delivery_v1 (number) WHERE state IN ('injected', 'submitted');
 
 -- Every step of every delivery: a history.
