@@ -604,6 +604,13 @@ _TERMINAL = {
     "S-55": "Characters reach the program as they are typed.",
     "S-56": "The program does not execute an address.",
     "S-57": "Notices are worded and coloured as the user knows them.",
+    # Profiles
+    "S-09": "Profiles for the usual programs, and for a dummy, come with it.",
+    "S-143": "Each of them has a port of its own by default.",
+    "S-180": "A file dropped into the directory of profiles is an agent that can be run.",
+    "S-181": "A profile names a command and a pattern, and may say how to start it and type to it.",
+    "S-182": "Programs with a screen are sent by a return, the dummy by a newline.",
+    "S-183": "The dummy echoes, ignores empty lines, quits, and ends at the second interrupt.",
 }
 
 _MESSAGES = {
