@@ -85,6 +85,17 @@ class Priority(StrEnum):
         """Whether a busy agent is interrupted for it. All others wait in the mailbox."""
         return self.rank >= 5
 
+    @classmethod
+    def of_rank(cls, number: int) -> Self:
+        """Return the priority of a number from 1 to 5: the highest whose own is not above it.
+
+        Raises:
+            ValueError: it is another number.
+        """
+        if not 1 <= number <= 5:
+            raise ValueError(f"{number} is no priority from 1 to 5")
+        return max((each for each in cls if each.rank <= number), key=lambda each: each.rank)
+
 
 _RANKS = {Priority.LOW: 1, Priority.NORMAL: 3, Priority.HIGH: 4, Priority.URGENT: 5}
 

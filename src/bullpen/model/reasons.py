@@ -51,6 +51,12 @@ class Reason(IntEnum):
     MESSAGE_NOT_FOUND = -32062
     LEASE_LOST = -32063
     IMPOSSIBLE_RECEIPT = -32064
+    IDENTITY_UNKNOWN = -32065
+    IDENTITY_EXPIRED = -32066
+    IDENTITY_FOREIGN = -32067
+    NOT_PERMITTED = -32068
+    AGENT_UNREACHABLE = -32069
+    TASK_OVER = -32070
 
     @property
     def word(self) -> str:

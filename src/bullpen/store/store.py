@@ -13,6 +13,7 @@ from bullpen.model.alerts import Alert
 from bullpen.model.observations import PaneInstanceId
 from bullpen.model.records import Commit, Ingested, Restored, SnapshotInfo
 from bullpen.store import log, snapshots, states
+from bullpen.store.database import Database
 from bullpen.store.opening import Opened, open_database, open_memory
 
 __all__ = ["Store", "StoreCounts"]
@@ -65,6 +66,11 @@ class Store:
         else:
             opened = await open_database(path, now, lock_timeout_seconds=lock_timeout_seconds)
         return cls(opened, path, snapshots_kept=snapshots_kept)
+
+    @property
+    def database(self) -> Database:
+        """Where it is kept: for what else is kept there. It is closed with the store."""
+        return self._database
 
     async def aclose(self, timeout_seconds: float = 5.0) -> None:
         """Write what was asked before, then close. Calling it again is harmless."""
