@@ -373,3 +373,35 @@ def test_a_sequence_without_end_costs_little_and_is_skipped(
     emulator.feed(b"\x1b[" + b"1" * 200_000 + b"m\x1b]0;" + b"x" * 200_000 + b"\x07hello")
     assert emulator.screen().lines == ("hello",)
     assert len(emulator.screen().title) < 200_000
+
+
+@both
+def test_lines_that_left_the_screen_are_kept_until_they_are_erased(
+    make: Callable[..., Emulator],
+) -> None:
+    emulator = make(20, 5, history=100)
+    emulator.feed(b"".join(b"line %d\r\n" % number for number in range(8)))
+    assert emulator.history() == ("line 0", "line 1", "line 2", "line 3")
+    emulator.feed(b"\x1b[1;3r\x1b[3;1H\r\n\x1b[r")  # so Codex puts lines above what it paints
+    assert emulator.history()[4:] == ("line 4",)
+    emulator.feed(b"\x1b[2;4r\x1b[4;1H\r\n\x1b[r")  # the first line stays
+    assert len(emulator.history()) == 5
+    emulator.feed(b"\x1b[?1049h" + b"\r\n" * 10)
+    assert emulator.history() == ()
+    emulator.feed(b"\x1b[?1049l")
+    assert len(emulator.history()) == 5
+    emulator.feed(b"\x1b[3J")
+    assert emulator.history() == ()
+    emulator.close()
+
+
+@both
+def test_no_more_lines_are_kept_than_was_said(make: Callable[..., Emulator]) -> None:
+    emulator = make(20, 5, history=2)
+    emulator.feed(b"line\r\n" * 4 + b"a\r\nb\r\n\n\n\n\n")
+    assert emulator.history() == ("a", "b")
+    emulator.close()
+    emulator = make(20, 5)
+    emulator.feed(b"line\r\n" * 10)
+    assert emulator.history() == ()
+    emulator.close()

@@ -43,6 +43,9 @@ class Emulator(Protocol):
     def screen(self) -> Screen:
         """What it shows now, with tones."""
 
+    def history(self) -> tuple[str, ...]:
+        """The lines that have left the screen at its top, oldest first, as many as are kept."""
+
     def take_answers(self) -> bytes:
         """What a terminal would have written back since the last time."""
 

@@ -13,8 +13,8 @@ class EmulatorMissing(BullpenError):
         super().__init__("no terminal emulation is installed: pip install pyghostty, or pyte")
 
 
-def open_emulator(columns: int, rows: int) -> Emulator:
-    """Return the best emulator that is installed.
+def open_emulator(columns: int, rows: int, *, history: int = 0) -> Emulator:
+    """Return the best emulator that is installed; it keeps so many lines that left the screen.
 
     Its library is loaded here and not before: that takes half a second, which only those should
     pay who run programs on terminals of ours. A loop has a thread do it.
@@ -27,9 +27,9 @@ def open_emulator(columns: int, rows: int) -> Emulator:
     except (ImportError, OSError):  # not installed, or without a library for this machine
         pass
     else:
-        return GhosttyEmulator(columns, rows)
+        return GhosttyEmulator(columns, rows, history=history)
     try:
         from bullpen.terminal.pyte_screen import PyteEmulator
     except ImportError as error:
         raise EmulatorMissing from error
-    return PyteEmulator(columns, rows)
+    return PyteEmulator(columns, rows, history=history)

@@ -20,10 +20,11 @@ _WHITE, _BLACK = (255, 255, 255), (0, 0, 0)
 class GhosttyEmulator:
     """An emulator on libghostty."""
 
-    def __init__(self, columns: int, rows: int) -> None:
+    def __init__(self, columns: int, rows: int, *, history: int = 0) -> None:
         self._size = bounded(columns, rows)
+        self._kept = history
         self._answers = bytearray()
-        self._terminal: Any = Terminal(*self._size, scrollback=0, fg=_WHITE, bg=_BLACK)
+        self._terminal: Any = Terminal(*self._size, scrollback=history, fg=_WHITE, bg=_BLACK)
         self._terminal.on_reply(self._answers.extend)
         self._scheme = ffi.callback("GhosttyTerminalColorSchemeFn", _say_dark)  # kept alive here
         lib.ghostty_terminal_set(
@@ -66,6 +67,19 @@ class GhosttyEmulator:
             is_alternate=self._is_alternate,
         )
 
+    def history(self) -> tuple[str, ...]:
+        columns, _ = self._size
+        rows = self._terminal.get("scrollback_rows", "size_t")
+        kept = min(rows, self._kept)  # ghostty forgets by the page, not by the line
+        # On the other screen nothing is kept, and what the main one has is not to be seen.
+        if self._is_alternate or not kept:
+            return ()
+        selection = init_sized("GhosttySelection")
+        selection.start = self._terminal.ref(0, rows - kept, "screen")[0]
+        selection.end = self._terminal.ref(columns - 1, rows - 1, "screen")[0]
+        lines = read_screen(self._formatted(selection, lib.GHOSTTY_FORMATTER_FORMAT_PLAIN)).lines
+        return (*lines, *("" for _ in range(kept - len(lines))))
+
     def take_answers(self) -> bytes:
         answers = self._answers.replace(b">|libghostty", b">|bullpen")  # its name, but our manners
         self._answers.clear()
@@ -76,23 +90,26 @@ class GhosttyEmulator:
 
     def _painted(self) -> str:
         """The text on the screen with the attributes it is painted in."""
-        terminal = self._terminal
         columns, rows = self._size
         selection = init_sized("GhosttySelection")
-        selection.start = terminal.ref(0, 0)[0]
-        selection.end = terminal.ref(columns - 1, rows - 1)[0]
+        selection.start = self._terminal.ref(0, 0)[0]
+        selection.end = self._terminal.ref(columns - 1, rows - 1)[0]
+        text = self._formatted(selection, lib.GHOSTTY_FORMATTER_FORMAT_VT)
+        return text[max(text.find(_PALETTE_END), 0) :]
+
+    def _formatted(self, selection: Any, emit: int) -> str:
         options = init_sized("GhosttyTerminalSelectionFormatOptions")
-        options.emit = lib.GHOSTTY_FORMATTER_FORMAT_VT
+        options.emit = emit
         options.trim = True
         options.selection = selection
 
         def write(buffer: Any, size: int, written: Any) -> Any:
             return lib.ghostty_terminal_selection_format_buf(
-                terminal._t[0], options[0], buffer, size, written
+                self._terminal._t[0], options[0], buffer, size, written
             )
 
         text: str = read_buf(write)
-        return text[max(text.find(_PALETTE_END), 0) :]
+        return text
 
 
 def _say_dark(terminal: Any, userdata: Any, scheme: Any) -> bool:  # noqa: ARG001 - ghostty's shape

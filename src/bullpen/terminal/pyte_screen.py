@@ -8,6 +8,7 @@ character without width. Where pyte's grid differs from what terminals do, it is
 import codecs
 import copy
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
@@ -36,8 +37,8 @@ _DEFAULT_COLOURS = {"10": "ffff/ffff/ffff", "11": "0000/0000/0000"}
 class PyteEmulator:
     """An emulator on pyte."""
 
-    def __init__(self, columns: int, rows: int) -> None:
-        self._grid = _Grid(*bounded(columns, rows))
+    def __init__(self, columns: int, rows: int, *, history: int = 0) -> None:
+        self._grid = _Grid(*bounded(columns, rows), history)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._state: Callable[[str, int], int] = self._ground
         self._collected: list[str] = []
@@ -76,6 +77,9 @@ class PyteEmulator:
             title=grid.title,
             is_alternate=grid.is_alternate,
         )
+
+    def history(self) -> tuple[str, ...]:
+        return () if self._grid.is_alternate else tuple(self._grid.left)
 
     def take_answers(self) -> bytes:
         answers = "".join(self._grid.answers)
@@ -167,7 +171,8 @@ class _Grid(pyte.Screen):
     The foreground of a cell is the list of SGR parameters that make its tone.
     """
 
-    def __init__(self, columns: int, lines: int) -> None:
+    def __init__(self, columns: int, lines: int, history: int = 0) -> None:
+        self.left: deque[str] = deque(maxlen=history)  # what has left the screen at its top
         self.answers: list[str] = []
         self.private_modes: set[int] = {7, 25}
         self.keyboards = [0]
@@ -185,6 +190,7 @@ class _Grid(pyte.Screen):
         self.keyboards = [0]
         self._other = None
         self._last = ""
+        self.left.clear()
         super().reset()
         self.savepoints.clear()
 
@@ -392,7 +398,9 @@ class _Grid(pyte.Screen):
             self.cursor_position()
 
     def _erase_in_display(self, numbers: list[int]) -> None:
-        if numbers[0] <= 2:  # 3 is what scrolled away, of which nothing is kept
+        if numbers[0] == 3:
+            self.left.clear()
+        elif numbers[0] <= 2:
             self.erase_in_display(numbers[0])
 
     def _erase_in_line(self, numbers: list[int]) -> None:
@@ -404,6 +412,13 @@ class _Grid(pyte.Screen):
         self.cursor.y = self.margins.top if self.margins else 0
         (self.delete_lines if up else self.insert_lines)(count)
         self.cursor.x, self.cursor.y = x, y
+
+    def index(self) -> None:
+        """Go a line down, or let the first one leave at the bottom."""
+        top, bottom = self.margins or (0, self.lines - 1)
+        if self.left.maxlen and not top and self.cursor.y == bottom and not self.is_alternate:
+            self.left.append(read_screen(self.painted(0)).lines[0] if self.buffer[0] else "")
+        super().index()
 
     def _next_line(self) -> None:
         self.carriage_return()
@@ -500,7 +515,7 @@ class _Grid(pyte.Screen):
     _ESCAPES: ClassVar[dict[str, Callable[["_Grid"], None]]] = {
         "7": save_cursor,
         "8": restore_cursor,
-        "D": pyte.Screen.index,
+        "D": index,
         "E": _next_line,
         "H": pyte.Screen.set_tab_stop,
         "M": pyte.Screen.reverse_index,
