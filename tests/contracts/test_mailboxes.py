@@ -639,6 +639,24 @@ async def test_what_asks_for_an_answer_is_found_the_newest_first(mailboxes: Mail
     assert await found(states=[S.SEEN]) == ["m0"]
 
 
+@pytest.mark.requirement("O-90")
+async def test_what_was_not_tried_is_put_back_as_often_as_need_be(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1), now=T0)
+    for _ in range(20):
+        held = await lease(mailboxes)
+        await mailboxes.put_back(held, now=T0)
+    assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED]
+    held = await lease(mailboxes)
+    with pytest.raises(LeaseLost):
+        await mailboxes.put_back(msgspec.structs.replace(held, attempt=1), now=T0)
+    await mailboxes.release(held, now=T0, evidence=DOOR)
+    assert await mailboxes.lease("coder", now=T0 + SECOND / 2) == ()  # the first pause
+    held = await lease(mailboxes, after=1)
+    await mailboxes.record(held, S.INJECTED, now=T0, evidence=DOOR)
+    with pytest.raises(ImpossibleReceipt):
+        await mailboxes.put_back(held, now=T0)
+
+
 async def test_a_message_is_found_by_the_beginning_of_its_id(mailboxes: Mailboxes) -> None:
     for number in (11, 12, 2):
         await mailboxes.append(message(number), now=T0)

@@ -282,6 +282,15 @@ class Ledger:
         self._add_receipts(delivery, (_S.QUEUED,), now, evidence)
         return self._save(delivery, state=_S.QUEUED, available_at=again_at, leased_until=None)
 
+    def put_back(self, held: Delivery, now: datetime) -> Delivery:
+        """Let go of what was not tried. See `Mailboxes.put_back`."""
+        delivery = self._held(held)
+        if delivery.state is not _S.QUEUED:
+            raise ImpossibleReceipt(delivery.state, _S.QUEUED)
+        return self._save(
+            delivery, attempts_before=delivery.attempt, available_at=now, leased_until=None
+        )
+
     def settle(
         self,
         message_id: str,

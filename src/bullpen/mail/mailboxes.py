@@ -99,6 +99,14 @@ class Mailboxes(Protocol):
         Raises as `record` does.
         """
 
+    async def put_back(self, delivery: Delivery, *, now: datetime) -> Delivery:
+        """Let go of a delivery that nobody tried to hand over: the attempt does not count.
+
+        Raises:
+            LeaseLost: somebody else holds it by now.
+            ImpossibleReceipt: it was put into the agent already.
+        """
+
     async def reject(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
         """Give a delivery up at once. Raises as `record` does."""
 

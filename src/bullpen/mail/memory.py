@@ -52,6 +52,9 @@ class MemoryMailboxes(Mailboxes):
     async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
         return self._ledger.release(delivery, now, evidence)
 
+    async def put_back(self, delivery: Delivery, *, now: datetime) -> Delivery:
+        return self._ledger.put_back(delivery, now)
+
     async def reject(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
         return self._ledger.record(delivery, ReceiptState.DEAD, now, evidence)
 

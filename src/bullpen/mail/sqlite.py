@@ -69,6 +69,9 @@ class SqliteMailboxes(Mailboxes):
     async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
         return await self._write(lambda ledger: ledger.release(delivery, now, evidence))
 
+    async def put_back(self, delivery: Delivery, *, now: datetime) -> Delivery:
+        return await self._write(lambda ledger: ledger.put_back(delivery, now))
+
     async def reject(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
         return await self.record(delivery, ReceiptState.DEAD, now=now, evidence=evidence)
 
