@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from bullpen.api.peers import authorize_owner
 from bullpen.api.runtime import Paths, prepare
 from bullpen.connection import Builder, Listener, listen_unix
-from bullpen.daemon.peers import authorize_owner
 from bullpen.errors import BullpenError
 
 __all__ = ["open_door"]

@@ -51,6 +51,11 @@ class SocketTransport(DescriptorTransport):
         """Take over a connected stream socket, for example one end of a `socketpair`."""
         return cls(connected, **options)
 
+    @property
+    def connected(self) -> socket.socket | None:
+        """The socket, for those who ask the kernel about its peer; None until it is connected."""
+        return self._socket
+
     async def open(self, receiver: Receiver) -> None:
         if self._dial is not None:
             self._socket = await self._dial()

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.api import peers
 from bullpen.api.errors import ApiError, reason_of
 from bullpen.api.methods import ListPanes
+from bullpen.api.peers import authorize_owner, peer_pid, peer_uid
 from bullpen.connection import Connection, RemoteError, SocketTransport, listen_unix
-from bullpen.daemon import peers
-from bullpen.daemon.peers import authorize_owner, peer_uid
 from bullpen.model.reasons import Reason
 
 STRANGER = Path(__file__).parent / "programs/stranger.py"
@@ -26,7 +26,14 @@ def test_the_kernel_says_who_is_at_the_other_end() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours, theirs:
         assert peer_uid(ours) == os.getuid()
+        assert peer_pid(ours) == os.getpid()
         assert authorize_owner(ours) is None
+
+
+def test_of_a_socket_that_is_no_unix_socket_there_is_no_process() -> None:
+    with socket.socket() as nobodys:
+        nobodys.close()
+        assert peer_pid(nobodys) == 0
 
 
 async def test_we_ourselves_are_served(home: Path) -> None:
