@@ -99,6 +99,21 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         return self.config_directory / "rules"
 
     @property
+    def profiles(self) -> Path:
+        """The directory of the user's profiles, if there are any."""
+        return self.config_directory / "profiles"
+
+    @property
+    def agents(self) -> Path:
+        """The directory where wrappers are found: a file and a socket each."""
+        return self._beside("agents")
+
+    @property
+    def agent_logs(self) -> Path:
+        """The directory of what wrapped agents wrote."""
+        return self.state_directory / "logs"
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """What tells a program in the same environment to use these."""
         return ("--socket-path", str(self.socket)) if self.is_socket_given else ()
