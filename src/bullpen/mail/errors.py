@@ -2,15 +2,19 @@
 
 BullpenError
 └── MailError               a message or a receipt is not as it was wanted; `reason` is its number
+    ├── RecipientUnknown    there is nobody of that name
+    ├── AddressAmbiguous    it could be several
     ├── MessageRefused      the rules do not let it through
     ├── IdempotencyConflict another message had the same id or key
     ├── MailboxFull         too many messages wait there
     ├── NobodyListens       nobody is subscribed to the topic
     ├── MessageNotFound     there is no such message, or not in that mailbox
     ├── LeaseLost           somebody else delivers it by now
-    └── ImpossibleReceipt   a step that cannot follow the one before
+    ├── ImpossibleReceipt   a step that cannot follow the one before
+    └── TaskOver            it has ended already
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from bullpen.errors import BullpenError
@@ -18,6 +22,7 @@ from bullpen.model.deliveries import ReceiptState
 from bullpen.model.reasons import Reason
 
 __all__ = [
+    "AddressAmbiguous",
     "IdempotencyConflict",
     "ImpossibleReceipt",
     "LeaseLost",
@@ -26,6 +31,8 @@ __all__ = [
     "MessageNotFound",
     "MessageRefused",
     "NobodyListens",
+    "RecipientUnknown",
+    "TaskOver",
 ]
 
 
@@ -36,6 +43,27 @@ class MailError(BullpenError):
         super().__init__(message)
         self.reason = reason
         self.data = data
+
+
+class RecipientUnknown(MailError):
+    """There is nobody of that name. Nothing was kept; `bullpen ls` tells who is there."""
+
+    def __init__(self, name: str, others: Sequence[str] = ()) -> None:
+        hint = f"; there are {', '.join(others)}" if others else ""
+        super().__init__(Reason.AGENT_NOT_FOUND, f"there is no agent {name!r}{hint}", agent_id=name)
+        self.name = name
+
+
+class AddressAmbiguous(MailError):
+    """An address could be that of several agents. Nothing was kept; the names are told apart."""
+
+    def __init__(self, address: str, names: Sequence[str]) -> None:
+        super().__init__(
+            Reason.AGENT_AMBIGUOUS,
+            f"{address!r} could be any of {', '.join(names)}",
+            names=list(names),
+        )
+        self.names = tuple(names)
 
 
 class MessageRefused(MailError):
@@ -118,3 +146,10 @@ class ImpossibleReceipt(MailError):
         )
         self.state = state
         self.target = target
+
+
+class TaskOver(MailError):
+    """A task has ended already, so nothing can be changed about it."""
+
+    def __init__(self, task_id: str, state: str) -> None:
+        super().__init__(Reason.TASK_OVER, f"the task {task_id} is {state} already", state=state)

@@ -102,6 +102,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_thinking_bytes: int = MAX_THINKING_BYTES
     rate: RateLimit = RateLimit()
+    user_rate: RateLimit = RateLimit(200.0, 1000.0)
+    """A person's, who may have a script; what fills a mailbox is bounded there."""
 
     def authority(self, agent: str) -> Authority:
         """Return whose word an agent's is."""

@@ -1,0 +1,45 @@
+"""Telling those who wait that something about a message or a mailbox became different."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+__all__ = ["Signals"]
+
+T = TypeVar("T")
+
+
+class Signals:
+    """Wakes who waits for a key: the id of a message, or the name of a mailbox."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    def tell(self, *keys: str) -> None:
+        """Wake everybody who waits for one of these."""
+        for key in keys:
+            for event in self._waiting.get(key, ()):
+                event.set()
+
+    async def wait(
+        self, key: str, look: Callable[[], Awaitable[T | None]], seconds: float
+    ) -> T | None:
+        """Look until there is something to be seen, or the time is over; look once in any case.
+
+        What is told while somebody looks is looked at again: nothing is missed.
+        """
+        event = asyncio.Event()
+        self._waiting.setdefault(key, set()).add(event)
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                while (found := await look()) is None:
+                    await event.wait()
+                    event.clear()
+            return found
+        except TimeoutError:
+            return await look()
+        finally:
+            waiting = self._waiting[key]
+            waiting.discard(event)
+            if not waiting:
+                del self._waiting[key]

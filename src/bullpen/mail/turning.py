@@ -1,0 +1,93 @@
+"""What a turn of an agent means for the message it has. Nothing is done here, only decided.
+
+A turn is a message's own if the agent was asked just that. How its end is known matters: what the
+program itself tells is believed at once; what a screen shows only if nothing better will come.
+"""
+
+from datetime import datetime
+
+from bullpen.model.messages import Message, MessageMetadata, MessageType
+from bullpen.model.turns import Turn, TurnEnd
+
+__all__ = ["ON_SIGHT", "failure_reply", "is_about", "reply_of_turn"]
+
+ON_SIGHT = frozenset({"pty", "screen", "silence"})
+"""Who only sees what the program shows."""
+
+_COMPARED = 400  # characters; enough to tell two messages apart, and little enough to be quick
+
+_REASONS = {
+    TurnEnd.FAILED: "the turn failed",
+    TurnEnd.RATE_LIMITED: "the agent has reached its usage limit",
+    TurnEnd.INTERRUPTED: "the turn was interrupted",
+}
+
+
+def is_about(prompt: str, message: Message) -> bool:
+    """Whether what an agent was asked is this message.
+
+    Programs change the white space of what they are given, and put things around it.
+    """
+    wanted = _squeezed(message.content)
+    asked = _squeezed(prompt)
+    return bool(wanted) and wanted[:_COMPARED] in asked and wanted[-_COMPARED:] in asked
+
+
+def reply_of_turn(
+    message: Message, agent: str, turn: Turn, *, reply_id: str, now: datetime
+) -> Message:
+    """Return the answer that the end of a turn is: what the agent said, or why it said nothing."""
+    if turn.end is TurnEnd.DONE:
+        return _reply(
+            message,
+            agent,
+            MessageType.TASK_RESPONSE,
+            turn.text,
+            reply_id,
+            now,
+            thinking=turn.thinking or None,
+        )
+    assert turn.end is not None
+    reason = _REASONS[turn.end]
+    detail = " ".join(turn.text.split())
+    return failure_reply(
+        message, agent, f"{reason}: {detail}" if detail else reason, reply_id=reply_id, now=now
+    )
+
+
+def failure_reply(
+    message: Message, agent: str, reason: str, *, reply_id: str, now: datetime
+) -> Message:
+    """Return the word that there will be no answer, and why."""
+    return _reply(message, agent, MessageType.TASK_FAILED, reason, reply_id, now)
+
+
+def _reply(
+    message: Message,
+    agent: str,
+    kind: MessageType,
+    content: str,
+    reply_id: str,
+    now: datetime,
+    *,
+    thinking: str | None = None,
+) -> Message:
+    return Message(
+        id=reply_id,
+        from_agent=agent,
+        to_agent=message.from_agent,
+        type=kind,
+        content=content,
+        thinking=thinking,
+        metadata=MessageMetadata(
+            task_id=message.id, correlation_id=message.metadata.correlation_id
+        ),
+        timestamp=now,
+        reply_to=message.id,
+        origin=message.first_sender,
+        hops=message.hops + 1,
+    )
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
