@@ -20,33 +20,46 @@ __all__ = ["COMMANDS", "COMPLETE_VARIABLE", "bullpen", "run"]
 
 COMMANDS = {
     "alerts": "List what an operator should know, or acknowledge it.",
+    "ask": "Ask an agent something, and print its answer.",
     "completions": "Print what makes bash, zsh or fish complete our commands.",
     "config": "Print the settings in effect, and where each comes from.",
     "daemon": "Run the daemon in the foreground.",
+    "dead-letters": "List messages that were never delivered, or send them again.",
     "doctor": "Look for what is wrong, and say what to do about it.",
     "down": "End the daemon.",
     "evaluate": "Measure the screen rules on a folder of labelled screens.",
     "explain": "Say why an agent is said to be doing what it is doing.",
     "hooks": "Let agent programs tell us what they do, and no longer.",
+    "inbox": "Show the messages that wait for you.",
+    "list": "List everybody a message can be sent to.",
     "list-panes": "The same as panes.",
     "ls": "List every agent: what it is doing, for how long, and where.",
+    "messages": "List which messages were delivered, and how fast.",
     "panes": "List every tmux pane and the agent in it.",
     "pick": "Go to the next agent that waits for somebody.",
     "replay": "Live through a recorded log again, or record one.",
+    "reply": "Answer a message you were sent.",
     "report": "Say what your own agent is doing.",
+    "send": "Send a message to an agent, and say what became of it.",
     "sessions": "List every session of an agent.",
+    "shell": "Read messages to agents, and commands, line by line.",
     "snapshot": "Save, list and restore copies of what is known.",
     "source": "",
     "sources": "List who looks, and how each fares.",
     "status": "Say how many agents there are, and whether they are watched.",
+    "subscribe": "Get what is sent to a topic.",
+    "task": "List what was asked of agents, show it, or end it.",
     "tmux-status": "Print one line for tmux's status bar.",
+    "topics": "List every topic and who listens to it.",
+    "trace": "Show every step of a message, with its evidence.",
     "up": "Start the daemon, if there is none.",
     "wait": "Wait until an agent is doing something.",
     "watch": "Follow what becomes of every agent.",
+    "whoami": "Say whom the daemon takes you for.",
 }
 """What there is, with the words `bullpen --help` has for it; without any, it is not for people."""
 
-MODULES = {"list-panes": "panes"}
+MODULES = {"list": "contacts", "list-panes": "panes"}
 COMPLETE_VARIABLE = "_BULLPEN_COMPLETE"
 
 FAILED = 1
@@ -98,7 +111,7 @@ class LazyGroup(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 something named in the message went wrong, 2 wrong usage, "
-    "130 ended by ctrl-c; wait and watch have more.",
+    "130 ended by ctrl-c; what waits and what sends have more.",
 )
 @click.version_option(
     VERSION, "-V", "--version", prog_name="bullpen", message="%(prog)s %(version)s"

@@ -1,0 +1,93 @@
+"""`bullpen ask`: a question to an agent, and its answer."""
+
+import asyncio
+
+import click
+
+from bullpen.cli.calls import daemon_paths
+from bullpen.cli.options import complete_agents, json_option, may_start, no_start_option
+from bullpen.cli.output import print_json
+from bullpen.cli.receipts import echo_text
+from bullpen.cli.send import message_of, record, steps
+from bullpen.cli.sending import deliver
+from bullpen.cli.speaking import priority_option, read_text, refusals, text_option
+from bullpen.model.appearance import one_line
+from bullpen.model.messages import MessageType, Priority
+
+__all__ = ["command"]
+
+
+@click.command(name="ask")
+@click.argument("to", shell_complete=complete_agents)
+@click.argument("text", required=False)
+@text_option
+@priority_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How long to wait, if not as long as is set for tasks.",
+)
+@click.option("--thinking", is_flag=True, help="Print what it thought, to standard error.")
+@click.option("-v", "--verbose", is_flag=True, help="Say each step, and what it thought.")
+@json_option
+@no_start_option
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    to: str,
+    text: str | None,
+    path: str | None,
+    priority: Priority,
+    timeout: float | None,
+    thinking: bool,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Ask an agent something, wait for its answer, and print that and nothing else.
+
+    TO is a name as in bullpen ls. TEXT is - for standard input. While it waits, the steps of the
+    question are shown on standard error, if that is a terminal. When the time is over the question
+    is still under way: bullpen task has the answer later.
+
+    \b
+    Examples:
+      bullpen ask codex "which tests cover src/parser.py?"
+      git diff | bullpen ask claude-1 - --timeout 600 > review.md
+      bullpen ask codex --file question.md --thinking
+
+    \b
+    Exit codes:
+      0  answered
+      1  there is no daemon, or it could be several agents, or the text cannot be read
+      2  wrong usage
+      3  the time is over and there is no answer yet; the message names the question
+      4  there is no such agent
+      5  refused: by a rule, its rate or its size
+      6  it failed, expired or was given up; there will be no answer
+    """  # noqa: D301 - click wants the character, not its name
+    message = message_of(to, read_text(text, path), MessageType.TASK_REQUEST, priority=priority)
+    with refusals(context, as_json=as_json):
+        sent = asyncio.run(
+            deliver(
+                daemon_paths(),
+                message,
+                start=may_start(),
+                until="answered",
+                timeout_seconds=timeout,
+                look_on=steps(verbose=verbose),
+            )
+        )
+    reply = sent.waited.reply if sent.waited else None
+    if as_json:
+        print_json(**record(sent))
+    elif sent.shortfall:
+        name = one_line(sent.trace.message.id)
+        said = sent.shortfall if reply is None else reply.content
+        click.echo(f"bullpen: {name}: {one_line(said)}", err=True)
+    elif reply is not None:
+        if (thinking or verbose) and reply.thinking:
+            echo_text(reply.thinking, err=True)
+        echo_text(reply.content)
+    context.exit(sent.exit_code)
