@@ -23,16 +23,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from bullpen.agents.providers.codex import appserver
 from bullpen.agents.providers.codex.facts import CodexFact
+from bullpen.agents.providers.codex.hearing import decode_for_watching, takes_nothing
 from bullpen.agents.providers.codex.paths import control_socket
 from bullpen.agents.providers.codex.threads import ThreadWatch
 from bullpen.connection import (
     Connection,
     ConnectionClosed,
-    Context,
     RemoteError,
     RequestTimeout,
     Transport,
@@ -41,16 +39,7 @@ from bullpen.connection import (
 )
 from bullpen.connection.transports.subprocess import SubprocessTransport
 from bullpen.errors import BullpenError
-from bullpen.jsonrpc.codec import decode_frame
-from bullpen.jsonrpc.wire import (
-    Batch,
-    Malformed,
-    Message,
-    Notification,
-    Request,
-    Response,
-    decode_value,
-)
+from bullpen.jsonrpc.wire import Notification, Request, decode_value
 from bullpen.model.observations import Origin
 from bullpen.model.states import SourceKind
 from bullpen.observe.sources.codex_facts import to_observation
@@ -79,8 +68,6 @@ MOST_CWDS: Final = 200
 
 FindCwds = Callable[[], Awaitable[Iterable[str]]]
 """Tells which directories to ask about."""
-
-_One = Request | Notification | Response | Malformed
 
 
 class CodexAppServer(Source):
@@ -258,7 +245,7 @@ class CodexAppServer(Source):
             Connection.builder()
             .name("codex")
             .timeout(self._answer_seconds)
-            .route(_takes_nothing, decode=decode_for_watching)
+            .route(takes_nothing, decode=decode_for_watching)
             .on_message(lambda message, _: self._hear(watch, message))
         )
         async with asyncio.timeout(self._handshake_seconds):
@@ -410,30 +397,6 @@ class _Link:
         self.since = since
         self.looks = 0
         self.is_plain = False
-
-
-def decode_for_watching(frame: bytes) -> Message:
-    """Return the message in a frame, so that there is nothing to answer.
-
-    A connection owes every request an answer, if only that it is closing. Somebody who watches a
-    server that others use must not give any, so a request becomes news of it.
-    """
-    message = decode_frame(frame)
-    if isinstance(message, Batch):
-        return Batch(map(_as_news, message))
-    return _as_news(message)
-
-
-def _as_news(message: _One) -> _One:
-    if isinstance(message, Request):
-        return Notification(message.method, message.params)
-    if isinstance(message, Malformed):
-        return msgspec.structs.replace(message, is_response=True)  # which nobody answers
-    return message
-
-
-def _takes_nothing(_message: Message, _context: Context | None, _size: int) -> bool:
-    return False
 
 
 def _backoff() -> Backoff:

@@ -23,6 +23,7 @@ __all__ = [
     "initialize_params",
     "list_params",
     "parse_threads",
+    "read_status",
     "read_thread",
     "translate",
     "version_of",
@@ -125,7 +126,7 @@ def read_thread(value: object) -> Thread | None:
     source = thread.get("source")
     return Thread(
         thread_id=thread_id,
-        status=_status(thread.get("status")),
+        status=read_status(thread.get("status")),
         name=clip(thread.get("name")),
         cwd=text(thread.get("cwd")),
         preview=clip(thread.get("preview")),
@@ -138,6 +139,16 @@ def read_thread(value: object) -> Thread | None:
     )
 
 
+def read_status(value: object) -> ThreadStatus:
+    """Return the status of a thread, be it an object or a word."""
+    if isinstance(value, str):
+        return ThreadStatus(value)
+    status = mapping(value)
+    flags = status.get("activeFlags")
+    known = tuple(filter(None, map(text, flags))) if isinstance(flags, list) else ()
+    return ThreadStatus(text(status.get("type")) or NOT_LOADED, known)
+
+
 def translate(method: str, params: object) -> CodexFact | None:
     """Return what a notification says has happened; None if that is nothing to us."""
     said = mapping(params)
@@ -145,7 +156,7 @@ def translate(method: str, params: object) -> CodexFact | None:
     if not thread_id:
         return None
     if method == "thread/status/changed":
-        status = _status(said.get("status"))
+        status = read_status(said.get("status"))
         if status.event_type is None:
             return None
         return CodexFact(
@@ -184,15 +195,6 @@ def _translate_turn(method: str, thread_id: str, turn: dict[str, Any]) -> CodexF
 
 def _fact(event_type: str, thread_id: str, **payload: str) -> CodexFact:
     return CodexFact(event_type=event_type, thread_id=thread_id, payload=dict(payload))
-
-
-def _status(value: object) -> ThreadStatus:
-    if isinstance(value, str):
-        return ThreadStatus(value)
-    status = mapping(value)
-    flags = status.get("activeFlags")
-    known = tuple(filter(None, map(text, flags))) if isinstance(flags, list) else ()
-    return ThreadStatus(text(status.get("type")) or NOT_LOADED, known)
 
 
 def _seconds(value: object) -> float:
