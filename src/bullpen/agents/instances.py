@@ -1,0 +1,119 @@
+"""The wrappers on this machine, as they are known without a daemon: one file each, by name.
+
+It says which process a wrapper is (its id and its start, which together are never another's) and
+where its socket is. A file whose process is gone is not believed.
+"""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from bullpen.agents.processes import is_running
+from bullpen.api.runtime import make_private
+
+__all__ = ["Instance", "Instances"]
+
+MAX_BYTES = 2**16
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """A wrapper, and the agent in it."""
+
+    name: str
+    profile: str
+    pid: int
+    """Of the wrapper."""
+    start: str
+    """Of that process, as the system counts it."""
+    socket: str = ""
+    """Where it can be attached to."""
+    agent_id: str = ""
+    """In the registry."""
+    port: int | None = None
+    cwd: str = ""
+    log: str = ""
+    """Where the agent's output is kept."""
+    is_detached: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether that very process is there."""
+        return is_running(self.pid, self.start)
+
+
+class Instances:
+    """The wrappers of one daemon's directory. Every method reads or writes files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def write(self, instance: Instance) -> None:
+        """Make a wrapper known, in the place of a dead one of its name.
+
+        Raises:
+            DirectoryError: our directory cannot be used.
+            OSError: the file cannot be written.
+        """
+        make_private(self.directory)
+        descriptor, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(instance))
+            temporary.replace(self._path(instance.name))
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def remove(self, instance: Instance) -> None:
+        """Forget a wrapper, unless another has taken its name."""
+        found = self.read(instance.name)
+        if found is not None and (found.pid, found.start) == (instance.pid, instance.start):
+            self._path(instance.name).unlink(missing_ok=True)
+
+    def read(self, name: str) -> Instance | None:
+        """Return what the file of a name says, whether its process runs or not."""
+        return _decode(self._path(name)) if name and "/" not in name and name[0] != "." else None
+
+    def find(self, name: str) -> Instance | None:
+        """Return the wrapper of that name that runs."""
+        found = self.read(name)
+        return found if found is not None and found.is_running else None
+
+    def all(self) -> tuple[Instance, ...]:
+        """Return what every file says, whether its process runs or not."""
+        found = [_decode(path) for path in sorted(self.directory.glob("*.json"))]
+        return tuple(each for each in found if each is not None)
+
+    def running(self) -> tuple[Instance, ...]:
+        """Return the wrappers that run."""
+        return tuple(each for each in self.all() if each.is_running)
+
+    def dead(self) -> tuple[Instance, ...]:
+        """Return the wrappers that ended without a word."""
+        return tuple(each for each in self.all() if not each.is_running)
+
+    def clean(self) -> tuple[Instance, ...]:
+        """Forget the wrappers that ended without a word, and their sockets; return them."""
+        gone = self.dead()
+        for each in gone:
+            self.remove(each)
+            if each.socket and Path(each.socket).parent == self.directory:
+                with contextlib.suppress(OSError):
+                    Path(each.socket).unlink()
+        return gone
+
+    def _path(self, name: str) -> Path:
+        return self.directory / f"{name}.json"
+
+
+def _decode(path: Path) -> Instance | None:
+    try:
+        with path.open("rb") as file:
+            found = msgspec.json.decode(file.read(MAX_BYTES), type=Instance)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if found.name == path.stem else None

@@ -1,0 +1,318 @@
+"""The agents on this machine, as files that Synapse and others read and write, too.
+
+There is one file per agent in `~/.a2a/registry/`, with exactly the seven fields that were agreed
+on; what only we need to know is in `instances`. Files are replaced whole, and changed under the
+lock that Synapse takes as well. An entry is believed as long as its process runs: whoever reads
+passes over the others, and whoever wrote one removes it, or else `bullpen doctor --clean`.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import socket
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bullpen.agents.instances import Instance, Instances
+from bullpen.agents.processes import is_running
+from bullpen.errors import BullpenError
+
+__all__ = ["AgentEntry", "AgentRegistry", "RegistryError", "default_directory"]
+
+DIRECTORY_VARIABLE = "SYNAPSE_REGISTRY_DIR"  # for those who have told Synapse to look elsewhere
+LOCK = ".registry.lock"  # Synapse's name for it
+PRIVATE_DIRECTORY = 0o700
+MAX_BYTES = 2**16
+LOCK_SECONDS = 5.0
+LOOK_SECONDS = 0.01  # nothing tells when somebody else lets go of a lock
+
+# Between the ports of our profiles: those of agents that have none, or share one with another.
+SHARED_PORTS = range(8105, 8199)
+
+
+class RegistryError(BullpenError):
+    """The registry cannot be used. The agent runs all the same; others do not find it there."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot use the registry {path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class AgentEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent as everybody may know it."""
+
+    agent_id: str
+    agent_type: str
+    port: int
+    status: str
+    pid: int
+    working_dir: str
+    endpoint: str
+
+
+def default_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the registry is: `~/.a2a/registry`, unless Synapse was told otherwise."""
+    environment = os.environ if environment is None else environment
+    given = environment.get(DIRECTORY_VARIABLE)
+    return Path(given).expanduser() if given else Path.home() / ".a2a" / "registry"
+
+
+class AgentRegistry:
+    """The agents on this machine. Every method reads or writes files, and may wait for a lock."""
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        hostname: str | None = None,
+        *,
+        instances: Instances | None = None,
+    ) -> None:
+        self.directory = default_directory() if directory is None else directory
+        self.hostname = socket.gethostname() if hostname is None else hostname
+        self._instances = instances
+
+    def get_agent_id(self, agent_type: str, working_dir: str | Path) -> str:
+        """Return what an agent of a type in a directory is called here."""
+        place = os.path.abspath(working_dir)  # noqa: PTH100 - links in it are left alone
+        return hashlib.sha256(f"{self.hostname}|{place}|{agent_type}".encode()).hexdigest()
+
+    # ----------------------------------------------------------------------------- for an owner
+
+    def register(
+        self,
+        agent_id: str,
+        agent_type: str,
+        port: int | None,
+        status: str = "STARTING",
+        *,
+        pid: int | None = None,
+        working_dir: str | Path | None = None,
+        may_move: bool = False,
+    ) -> AgentEntry:
+        """Enter an agent, and return the entry as it was made.
+
+        A living one is never overwritten: if there is one of that id, the new one gets a longer
+        id. Without a port, or if `may_move` and it is taken, a free one is chosen.
+
+        Raises:
+            RegistryError: nothing can be written there.
+        """
+        pid = os.getpid() if pid is None else pid
+        with self._locked():
+            taken = {each.port for each in self._living().values() if each.pid != pid}
+            if port is None or (may_move and (port in taken or not _is_free(port))):
+                port = _choose_port(agent_type, taken)
+            entry = AgentEntry(
+                agent_id=self._free_id(agent_id, f"{agent_type}-{port}", pid),
+                agent_type=agent_type,
+                port=port,
+                status=status,
+                pid=pid,
+                working_dir=os.path.abspath(working_dir or "."),  # noqa: PTH100
+                endpoint=f"http://localhost:{port}",
+            )
+            self._write(entry)
+        return entry
+
+    def update_status(self, agent_id: str, status: str, *, pid: int | None = None) -> bool:
+        """Say what an agent is doing; return whether it is entered, and ours.
+
+        Raises:
+            RegistryError: nothing can be written there.
+        """
+        with self._locked():
+            entry = self._read(agent_id)
+            if entry is None or entry.pid != (os.getpid() if pid is None else pid):
+                return False
+            if entry.status != status:
+                self._write(msgspec.structs.replace(entry, status=status))
+        return True
+
+    def unregister(self, agent_id: str, *, pid: int | None = None) -> bool:
+        """Remove an agent that is ours; return whether there was one.
+
+        Raises:
+            RegistryError: nothing can be removed there.
+        """
+        with self._locked():
+            entry = self._read(agent_id)
+            if entry is None or entry.pid != (os.getpid() if pid is None else pid):
+                return False
+            self._remove(agent_id)
+        return True
+
+    # --------------------------------------------------------------------------- for everybody
+
+    def list_agents(self) -> dict[str, dict[str, Any]]:
+        """Return the agents that run, by their ids, with all that their files say."""
+        known = self._known()
+        return {each: fields for each, fields in self._all().items() if _is_living(fields, known)}
+
+    def entries(self) -> tuple[AgentEntry, ...]:
+        """Return the agents that run."""
+        return tuple(self._living().values())
+
+    def dead(self) -> tuple[str, ...]:
+        """Return the ids of those whose process is gone."""
+        known = self._known()
+        return tuple(each for each, fields in self._all().items() if not _is_living(fields, known))
+
+    def clean(self) -> tuple[str, ...]:
+        """Remove the entries of those whose process is gone; return their ids.
+
+        Raises:
+            RegistryError: nothing can be removed there.
+        """
+        if not self.dead():
+            return ()
+        with self._locked():
+            gone = self.dead()
+            for each in gone:
+                self._remove(each)
+        return gone
+
+    # ----------------------------------------------------------------------------------- files
+
+    def _all(self) -> dict[str, dict[str, Any]]:
+        found = {}
+        for path in sorted(self.directory.glob("*.json")):
+            fields = _fields(path)
+            if fields is not None:
+                found[path.stem] = fields
+        return found
+
+    def _read(self, agent_id: str) -> AgentEntry | None:
+        fields = _fields(self.directory / f"{agent_id}.json")
+        return _entry(fields) if fields is not None else None
+
+    def _living(self) -> dict[str, AgentEntry]:
+        entries = {agent_id: _entry(fields) for agent_id, fields in self.list_agents().items()}
+        return {agent_id: each for agent_id, each in entries.items() if each is not None}
+
+    def _known(self) -> dict[str, Instance]:
+        """Return what we know of ours beyond their entries."""
+        instances = self._instances.all() if self._instances is not None else ()
+        return {each.agent_id: each for each in instances}
+
+    def _free_id(self, agent_id: str, instance: str, pid: int) -> str:
+        tried, count, known = agent_id, 1, self._known()
+        while True:
+            fields = _fields(self.directory / f"{tried}.json")
+            if fields is None or fields.get("pid") == pid or not _is_living(fields, known):
+                return tried
+            tried = f"{agent_id}-{instance}" + (f"-{count}" if count > 1 else "")
+            count += 1
+
+    def _write(self, entry: AgentEntry) -> None:
+        path = self.directory / f"{entry.agent_id}.json"
+        try:
+            # Its mode is 0600, and a name that begins with a dot is nobody's entry.
+            descriptor, name = tempfile.mkstemp(
+                dir=self.directory, prefix=f".{path.stem}.", suffix=".tmp"
+            )
+            temporary = Path(name)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(msgspec.json.format(msgspec.json.encode(entry), indent=2) + b"\n")
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise RegistryError(self.directory, error.strerror or str(error)) from error
+
+    def _remove(self, agent_id: str) -> None:
+        try:
+            (self.directory / f"{agent_id}.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise RegistryError(self.directory, error.strerror or str(error)) from error
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            for each in (self.directory.parent, self.directory):
+                each.mkdir(
+                    mode=PRIVATE_DIRECTORY, exist_ok=True, parents=each is not self.directory
+                )
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            lock = os.open(self.directory / LOCK, flags, 0o600)
+        except OSError as error:
+            raise RegistryError(self.directory, error.strerror or str(error)) from error
+        try:
+            self._take(lock)
+            yield
+        finally:
+            os.close(lock)
+
+    def _take(self, lock: int) -> None:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    reason = f"somebody has held {LOCK} for {LOCK_SECONDS:g} s"
+                    raise RegistryError(self.directory, reason) from None
+                time.sleep(LOOK_SECONDS)
+            else:
+                return
+
+
+def _fields(path: Path) -> dict[str, Any] | None:
+    """Return what a file says; None if there is none, or it is not what it should be."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        fields = msgspec.json.decode(data, type=dict[str, Any])
+    except (OSError, ValueError, RecursionError):
+        return None
+    return fields if fields.get("agent_id") == path.stem else None
+
+
+def _is_living(fields: Mapping[str, Any], known: Mapping[str, Instance]) -> bool:
+    """Whether the process of an entry runs.
+
+    Of ours it is known when that started; of others there is only its id.
+    """
+    pid, ours = fields.get("pid"), known.get(fields["agent_id"])
+    if not isinstance(pid, int):
+        return False
+    return is_running(pid, ours.start if ours is not None and ours.pid == pid else "")
+
+
+def _entry(fields: Mapping[str, Any]) -> AgentEntry | None:
+    try:
+        return msgspec.convert(fields, AgentEntry)
+    except msgspec.ValidationError:  # older or newer than what we know
+        return None
+
+
+def _choose_port(agent_type: str, taken: set[int]) -> int:
+    """Return a port nobody has, the same one each time as far as possible."""
+    begin = zlib.crc32(agent_type.encode())
+    for step in range(len(SHARED_PORTS)):
+        port: int = SHARED_PORTS[(begin + step) % len(SHARED_PORTS)]
+        if port not in taken and _is_free(port):
+            return port
+    with socket.socket() as any_port:
+        any_port.bind(("127.0.0.1", 0))
+        port = any_port.getsockname()[1]
+        return port
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody serves it. It may be taken a moment later: who serves it has to look again."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
