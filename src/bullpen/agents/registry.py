@@ -304,8 +304,7 @@ def _choose_port(agent_type: str, taken: set[int]) -> int:
             return port
     with socket.socket() as any_port:
         any_port.bind(("127.0.0.1", 0))
-        port = any_port.getsockname()[1]
-        return port
+        return int(any_port.getsockname()[1])
 
 
 def _is_free(port: int) -> bool:
