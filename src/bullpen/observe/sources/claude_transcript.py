@@ -18,13 +18,13 @@ from bullpen.agents.providers.claude.errors import NotUnderstood
 from bullpen.agents.providers.claude.paths import is_session_id, transcript_path
 from bullpen.agents.providers.claude.sessions import CLOCK_SLACK, SessionFile
 from bullpen.agents.providers.claude.transcript import TranscriptEvent, TranscriptReader
+from bullpen.agents.tail import FileTail, TailBatch
 from bullpen.model.events import SESSION_ENDED, activity_of
 from bullpen.model.observations import Observation, Origin
 from bullpen.model.states import Provider, SourceKind
 from bullpen.observe.sources.blocking import BlockingLook
 from bullpen.observe.sources.claude_files import PROC, SessionFiles
 from bullpen.observe.sources.port import Now, Source, SourceTrouble
-from bullpen.observe.sources.tail import FileTail, TailBatch
 
 __all__ = ["ClaudeTranscript"]
 

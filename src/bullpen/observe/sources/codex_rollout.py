@@ -26,6 +26,7 @@ from bullpen.agents.providers.codex.paths import (
     thread_names,
 )
 from bullpen.agents.providers.codex.rollout import Rollout, SessionMeta, read_meta
+from bullpen.agents.tail import LINE_LIMIT, FileTail, TailBatch
 from bullpen.model.events import SESSION_ENDED, SESSION_NAMED, activity_of
 from bullpen.model.observations import Origin
 from bullpen.model.states import SourceKind
@@ -33,7 +34,6 @@ from bullpen.observe.sources.blocking import BlockingLook
 from bullpen.observe.sources.codex_facts import to_observation
 from bullpen.observe.sources.codex_processes import PROC, CodexProcess, CodexProcesses
 from bullpen.observe.sources.port import Now, Source, SourceTrouble
-from bullpen.observe.sources.tail import LINE_LIMIT, FileTail, TailBatch
 
 __all__ = ["CodexRollout"]
 

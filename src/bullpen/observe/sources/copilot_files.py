@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from bullpen.agents.providers.copilot.workspace import LOCK, Workspace, parse_workspace
-from bullpen.observe.sources.tail import FileTail
+from bullpen.agents.tail import FileTail
 
 __all__ = ["CopilotSessions", "OpenSession", "SessionsLook"]
 

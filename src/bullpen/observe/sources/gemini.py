@@ -17,12 +17,12 @@ import msgspec
 from bullpen.agents.providers.gemini.facts import GeminiFact
 from bullpen.agents.providers.gemini.hooks import translate
 from bullpen.agents.providers.gemini.transcript import read_line
+from bullpen.agents.tail import FileTail
 from bullpen.model.events import SESSION_ENDED, activity_of
 from bullpen.model.observations import Observation, Origin
 from bullpen.model.states import Provider, SourceKind
 from bullpen.observe.sources.port import Now, Source, SourceTrouble
 from bullpen.observe.sources.spool import Spool, Spooled
-from bullpen.observe.sources.tail import FileTail
 
 __all__ = ["GeminiHooks"]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullpen.observe.sources.tail import FileTail, TailBatch, TailLine
+from bullpen.agents.tail import FileTail, TailBatch, TailLine
 
 
 def append(path: Path, data: bytes) -> None:
