@@ -1,0 +1,60 @@
+"""Cutting a reply out of what a program that prints lines wrote after it was given one. Pure.
+
+What it wrote is: the echo of the line, the reply, the prompt. Echo and prompt are recognized, not
+guessed by their length: a terminal wraps what it echoes, and programs paint their prompts.
+"""
+
+import re
+
+from bullpen.terminal.context import plain_text
+from bullpen.wrapper.status import TAIL_BYTES, last_line
+
+__all__ = ["echo_end", "reply_of"]
+
+_MOST_BEFORE = 65_536  # bytes that something else may have written before the echo
+_SKIPPED = re.compile(
+    rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|[\x00-\x20\x7f]"
+)
+
+
+def echo_end(data: bytes, line: str) -> int | None:
+    """Where the echo of a line ends, behind its newline; None if it is not there, or not yet."""
+    typed = line.encode()
+    begin = data.find(typed, 0, _MOST_BEFORE + len(typed))
+    end = begin + len(typed) if begin >= 0 else _wrapped_end(data, b"".join(typed.split()))
+    if end is None:
+        return None
+    while end < len(data):
+        if data[end] == 0x0A:
+            return end + 1
+        match = _SKIPPED.match(data, end)
+        if match is None:
+            return end  # the reply follows without a line of its own
+        end = match.end()
+    return None
+
+
+def _wrapped_end(data: bytes, wanted: bytes) -> int | None:
+    """Where a line ends that was broken by its terminal, or by the program that edits it."""
+    at = 0
+    for byte in wanted:
+        while (match := _SKIPPED.match(data, at)) is not None:
+            at = match.end()
+        if at >= len(data) or data[at] != byte:
+            return None
+        at += 1
+    return at
+
+
+def reply_of(data: bytes, line: str, prompt: str, idle: re.Pattern[bytes]) -> str:
+    """What was said between the echo of a line and the prompt, if they are there."""
+    said = plain_text(data[echo_end(data, line) or 0 :])
+    tail = said[-TAIL_BYTES:]
+    if prompt and (said == prompt or said.endswith(f"\n{prompt}")):
+        said = said[: len(said) - len(prompt)]
+    elif matches := list(idle.finditer(tail.encode())):
+        kept = tail.encode()[: matches[-1].start()].decode(errors="ignore")
+        said = said[: len(said) - len(tail)] + kept
+    elif idle.search(last_line(tail.encode()).encode()):
+        said = said[: said.rfind("\n") + 1]  # a prompt that is painted over
+    return said.strip("\n").rstrip()

@@ -1,0 +1,224 @@
+"""The agent's terminal: what the program writes goes on at once, and is then kept and painted.
+
+The order is the promise: first the user's terminal gets the bytes, unchanged, then those who are
+attached, and only then are they looked at, in pieces between which keys are passed on. A program
+that writes faster than the user's terminal shows or the emulator paints waits, as it would in any
+terminal; an attached one that does not read is dropped.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from bullpen.terminal.context import OutputContext
+from bullpen.terminal.emulator import Emulator
+from bullpen.terminal.emulators import EmulatorMissing, open_emulator
+from bullpen.terminal.pty import PtyClosed, PtyProcess
+from bullpen.terminal.rules.screen import Screen
+
+__all__ = ["AgentTerminal", "Output", "Subscription"]
+
+logger = logging.getLogger("bullpen.wrapper")
+
+PIECE_BYTES = 4096  # painted at once: a tenth of a millisecond, or a few where it is done in Python
+READS_AT_ONCE = 8  # before others in the loop have their turn
+MOST_UNPAINTED = 4 * 2**20  # bytes while the emulator is still being loaded; then the program waits
+MOST_BEHIND = 2 * 2**20  # bytes that somebody attached has not read
+ANSWER_SECONDS = 1.0
+HISTORY_LINES = 2000  # that left the screen: replies are longer than a screen
+
+Output = Callable[[bytes], Awaitable[None]]
+"""The user's terminal."""
+
+
+class Watcher(Protocol):
+    """Whoever looks at what was written."""
+
+    def note_output(self) -> None:
+        """Something was written, kept and painted."""
+
+
+class Subscription:
+    """All that is written from now on, for somebody who is attached."""
+
+    def __init__(self, terminal: "AgentTerminal") -> None:
+        self._terminal = terminal
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+        self._is_new = asyncio.Event()
+        self._is_open = True
+        self.is_dropped = False
+        """It was ended because it was not read from."""
+
+    def __aiter__(self) -> "Subscription":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._pieces:
+            if not self._is_open:
+                raise StopAsyncIteration
+            self._is_new.clear()
+            await self._is_new.wait()
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        return data
+
+    def close(self) -> None:
+        """Want no more. What is there can still be read."""
+        self._is_open = False
+        self._is_new.set()
+        self._terminal.subscriptions.discard(self)
+
+    def put(self, data: bytes) -> None:
+        """Take what was written."""
+        self._size += len(data)
+        if self._size > MOST_BEHIND:
+            self.is_dropped = True
+            self._pieces.clear()
+            self.close()
+            return
+        self._pieces.append(data)
+        self._is_new.set()
+
+
+class AgentTerminal:
+    """The terminal of a program, once it is started by `attach`."""
+
+    def __init__(self, columns: int, rows: int, *, shows: Output | None, paints: bool) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.context = OutputContext()
+        self.emulator: Emulator | None = None
+        self.subscriptions: set[Subscription] = set()
+        self.process: PtyProcess | None = None
+        self.watcher: Watcher | None = None
+        self.last_output = 0.0
+        """By the loop's clock."""
+        self._shows = shows
+        self._paints = paints
+        self._unpainted = bytearray()
+        self._painting = asyncio.Lock()
+        self._loaded = asyncio.Event()
+        if not paints:
+            self._loaded.set()
+
+    # ------------------------------------------------------------------------------------ the seam
+
+    def subscribe(self) -> Subscription:
+        """Begin to hear what is written."""
+        subscription = Subscription(self)
+        self.subscriptions.add(subscription)
+        return subscription
+
+    async def write(self, data: bytes) -> None:
+        """Type bytes.
+
+        Raises:
+            PtyClosed: there is nobody to type to.
+        """
+        if self.process is None:
+            raise PtyClosed("a program that is not started")
+        await self.process.write(data)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the terminal another size."""
+        self.columns, self.rows = columns, rows
+        if self.process is not None:
+            self.process.resize(columns, rows)
+        if self.emulator is not None:
+            self.emulator.resize(columns, rows)
+
+    async def repaint(self) -> None:
+        """Have the program paint all of its screen, for somebody who has not seen it."""
+        if self.process is not None:
+            self.process.resize(self.columns, max(self.rows - 1, 1))
+            await asyncio.sleep(0.05)  # two changes at once are none
+            self.resize(self.columns, self.rows)
+
+    def screen(self) -> Screen | None:
+        """What is shown, if it is painted here."""
+        return None if self.emulator is None else self.emulator.screen()
+
+    def history(self) -> tuple[str, ...]:
+        """What was shown above."""
+        return () if self.emulator is None else self.emulator.history()
+
+    # -------------------------------------------------------------------------------------- running
+
+    async def load(self) -> None:
+        """Get an emulator, if one is wanted, and paint what was written meanwhile."""
+        if not self._paints:
+            return
+        try:
+            self.emulator = await asyncio.to_thread(
+                open_emulator, self.columns, self.rows, history=HISTORY_LINES
+            )
+        except EmulatorMissing as error:
+            logger.warning("the screen is not read: %s", error)
+        if self.emulator is not None:
+            self.emulator.resize(self.columns, self.rows)  # it may have changed meanwhile
+        async with self._painting:  # before all that comes later
+            early, self._unpainted = bytes(self._unpainted), bytearray()
+            self._loaded.set()
+            await self._feed(early)
+
+    async def run(self, process: PtyProcess) -> None:
+        """Pass on what the program writes, until nobody has its terminal open any more."""
+        loop = asyncio.get_running_loop()
+        reads = 0
+        while data := await process.read():
+            self.last_output = loop.time()
+            if self._shows is not None:
+                await self._shows(data)
+            for subscription in tuple(self.subscriptions):
+                subscription.put(data)
+            self.context.feed(data)
+            if self._paints:
+                await self._paint(data)
+            if self.watcher is not None:
+                self.watcher.note_output()
+            reads += 1
+            if reads % READS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _paint(self, data: bytes) -> None:
+        if not self._loaded.is_set():
+            self._unpainted += data
+            if len(self._unpainted) < MOST_UNPAINTED:
+                return
+            await self._loaded.wait()
+            return
+        async with self._painting:
+            await self._feed(data)
+
+    async def _feed(self, data: bytes) -> None:
+        for begin in range(0, len(data), PIECE_BYTES):
+            if self.emulator is None:
+                return
+            if begin:
+                await asyncio.sleep(0)
+            try:
+                self.emulator.feed(data[begin : begin + PIECE_BYTES])
+                await self._answer(self.emulator.take_answers())
+            except Exception:  # a native library, fed by anybody  # noqa: BLE001
+                logger.exception("the screen is not read any more")
+                self.emulator = None
+
+    async def _answer(self, answers: bytes) -> None:
+        """Give a terminal's answers where there is no terminal that gives its own."""
+        if answers and self._shows is None and not self.subscriptions and self.process is not None:
+            with contextlib.suppress(PtyClosed, TimeoutError):  # who asks and does not listen
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self.process.write(answers)
+
+    def close(self) -> None:
+        """Let go of everything; who is attached has read all of it."""
+        for subscription in tuple(self.subscriptions):
+            subscription.close()
+        if self.emulator is not None:
+            self.emulator.close()
+            self.emulator = None
