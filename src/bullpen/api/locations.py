@@ -18,6 +18,7 @@ __all__ = [
     "absolute",
     "config_directory",
     "home_relative",
+    "mcp_socket_path",
     "runtime_directory",
     "socket_path",
     "state_directory",
@@ -34,6 +35,11 @@ def socket_path(environment: Mapping[str, str], user_id: int) -> str:
     if given:
         return absolute(given)
     return f"{runtime_directory(environment, user_id)}/{SOCKET_NAME}"
+
+
+def mcp_socket_path(socket_path: str) -> str:
+    """Where the daemon of a socket serves MCP. It is no longer than the socket's own path."""
+    return socket_path.removesuffix(".sock") + ".mcp"
 
 
 def runtime_directory(environment: Mapping[str, str], user_id: int) -> str:

@@ -69,6 +69,21 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         return self._beside("sources")
 
     @property
+    def mcp_socket(self) -> Path:
+        """Where MCP is served."""
+        return Path(locations.mcp_socket_path(str(self.socket)))
+
+    @property
+    def mcp_port(self) -> Path:
+        """The file that says at which port MCP is served over HTTP, if it is."""
+        return self._beside("mcp-port")
+
+    @property
+    def mcp_token(self) -> Path:
+        """The file with what opens that port to the user."""
+        return self.state_directory / "mcp.token"
+
+    @property
     def state_db(self) -> Path:
         """What we know."""
         return self.state_directory / "state.db"

@@ -24,6 +24,7 @@ from bullpen.model.states import SourceKind
 __all__ = [
     "CliSettings",
     "DaemonSettings",
+    "McpSettings",
     "ObserveSettings",
     "Resolved",
     "RulesSettings",
@@ -133,6 +134,25 @@ class RulesSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
 
 
+class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How MCP is served. The socket that `bullpen mcp` speaks to is always there."""
+
+    http: Annotated[bool, _meta("whether MCP is also served over HTTP, on loopback")] = False
+    http_port: Annotated[
+        int,
+        _meta("its port; 0 for a free one, which stands in `bullpend.mcp-port`", ge=0, le=65_535),
+    ] = 0
+    idle_seconds: Annotated[
+        float,
+        _meta(
+            "after how many seconds without traffic, and with nothing to answer, a peer is hung "
+            "up on; `bullpen mcp` comes back by itself",
+            gt=0,
+            le=86_400,
+        ),
+    ] = 120.0
+
+
 class CliSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How commands behave."""
 
@@ -146,6 +166,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sources: SourcesSettings = SourcesSettings()
     daemon: DaemonSettings = DaemonSettings()
     rules: RulesSettings = RulesSettings()
+    mcp: McpSettings = McpSettings()
     cli: CliSettings = CliSettings()
 
 
