@@ -405,3 +405,15 @@ def test_no_more_lines_are_kept_than_was_said(make: Callable[..., Emulator]) -> 
     emulator.feed(b"line\r\n" * 10)
     assert emulator.history() == ()
     emulator.close()
+
+
+@both
+def test_a_row_can_be_painted_again_elsewhere(make: Callable[..., Emulator]) -> None:
+    emulator, other = make(20, 3), make(20, 3)
+    emulator.feed("first\r\n\x1b[31mred\x1b[0m and 日本\r\n\x1b[2mfaint".encode())
+    for row in range(3):
+        other.feed(f"\x1b[{row + 1};1H\x1b[0m{emulator.painted(row)}\x1b[0m".encode())
+    assert comparable(other.screen()).tones == comparable(emulator.screen()).tones
+    assert other.screen().lines == emulator.screen().lines
+    emulator.close()
+    other.close()

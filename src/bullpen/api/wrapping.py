@@ -146,7 +146,8 @@ class InjectReply(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: str
     """`submitted`; `not_ready` (nothing was typed: try later); `unsure` (it was typed, and what
-    became of it is not known: never again by itself); `ended` (the program is gone)."""
+    became of it is not known: never again by itself); `refused` (nothing was typed, nor can it ever
+    be: it is too long for a line); `ended` (the program is gone)."""
     reason: str = ""
     evidence: Evidence | None = None
 

@@ -46,6 +46,9 @@ class Emulator(Protocol):
     def history(self) -> tuple[str, ...]:
         """The lines that have left the screen at its top, oldest first, as many as are kept."""
 
+    def painted(self, row: int) -> str:
+        """A row of the screen as it can be shown on a terminal, with its attributes."""
+
     def take_answers(self) -> bytes:
         """What a terminal would have written back since the last time."""
 

@@ -59,7 +59,7 @@ class GhosttyEmulator:
         columns, rows = self._size
         column, row = terminal.cursor
         return read_screen(
-            self._painted(),
+            self._painted(0, rows - 1),
             width=columns,
             height=rows,
             cursor=Cursor(column, row, bool(terminal.get("cursor_visible", "bool"))),
@@ -80,6 +80,10 @@ class GhosttyEmulator:
         lines = read_screen(self._formatted(selection, lib.GHOSTTY_FORMATTER_FORMAT_PLAIN)).lines
         return (*lines, *("" for _ in range(kept - len(lines))))
 
+    def painted(self, row: int) -> str:
+        text = self._painted(row, row)
+        return text.partition("\x1b\\")[2] if text.startswith(_PALETTE_END) else text
+
     def take_answers(self) -> bytes:
         answers = self._answers.replace(b">|libghostty", b">|bullpen")  # its name, but our manners
         self._answers.clear()
@@ -88,12 +92,12 @@ class GhosttyEmulator:
     def close(self) -> None:
         self._terminal.close()
 
-    def _painted(self) -> str:
-        """The text on the screen with the attributes it is painted in."""
-        columns, rows = self._size
+    def _painted(self, first: int, last: int) -> str:
+        """The text of some rows with the attributes it is painted in."""
+        columns, _ = self._size
         selection = init_sized("GhosttySelection")
-        selection.start = self._terminal.ref(0, 0)[0]
-        selection.end = self._terminal.ref(columns - 1, rows - 1)[0]
+        selection.start = self._terminal.ref(0, first)[0]
+        selection.end = self._terminal.ref(columns - 1, last)[0]
         text = self._formatted(selection, lib.GHOSTTY_FORMATTER_FORMAT_VT)
         return text[max(text.find(_PALETTE_END), 0) :]
 

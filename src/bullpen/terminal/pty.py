@@ -29,6 +29,7 @@ DEFAULT_TERM = "xterm-256color"
 READ_BYTES = 2**16
 START_SECONDS = 10.0  # for a helper that takes milliseconds
 STEP_SECONDS = 0.25  # from SIGHUP to SIGTERM to SIGKILL: to the end in less than a second
+MAX_LINE_BYTES = 4095 if sys.platform == "linux" else 1023  # with its end, where lines are edited
 POLL_SECONDS = 0.01  # nothing tells when the last of a group is gone; somebody has to look
 
 _HELPER = Path(__file__).with_name("pty_exec.py")
@@ -205,6 +206,18 @@ class PtyProcess(asyncio.SubprocessProtocol):
         finally:
             self._waiters.discard(waiter)
             remove(fd)
+
+    @property
+    def line_limit(self) -> int | None:
+        """How many bytes a line may have; None if the program reads keys, not lines.
+
+        Of a longer one the kernel drops what is too much, without a word.
+        """
+        try:
+            is_by_line = termios.tcgetattr(self._fd)[3] & termios.ICANON
+        except (OSError, termios.error):  # closed, or nobody is left
+            return None
+        return MAX_LINE_BYTES if is_by_line else None
 
     # Signals.
 

@@ -81,6 +81,9 @@ class PyteEmulator:
     def history(self) -> tuple[str, ...]:
         return () if self._grid.is_alternate else tuple(self._grid.left)
 
+    def painted(self, row: int) -> str:
+        return self._grid.painted(row).rstrip() + "\x1b[m"
+
     def take_answers(self) -> bytes:
         answers = "".join(self._grid.answers)
         self._grid.answers.clear()
