@@ -4,8 +4,9 @@
         …                                       # any face, at this socket
         daemon.set_agent(agent_state("claude-1", Activity.IDLE))
 
-It serves what faces ask for (`bullpen.api.methods` without the protocol of sources and gateway) at
-a real Unix socket, and passes the contract of the real one (`tests/contracts/test_daemon_api.py`).
+It serves what faces ask for (`bullpen.api.methods` without the protocol of sources and gateway, and
+the mail of `bullpen.api.talk`, see `talk`) at a real Unix socket, and passes the contracts of the
+real one (`tests/contracts/test_daemon_api.py`, `test_talk_api.py`).
 Whatever is changed is told to all who subscribed, each change with the next version. `script` puts
 an answer or a refusal in the place of the next one to a method. `builder` serves the same over any
 other transport. `python -m bullpen.testing.daemon SOCKET` is one in a process of its own.
@@ -59,6 +60,7 @@ from bullpen.model.views import (
     StateChange,
     Summary,
 )
+from bullpen.testing.talk import FakeTalk
 
 __all__ = ["FakeDaemon", "agent_state", "pane_state"]
 
@@ -176,6 +178,7 @@ class FakeDaemon:
         self.latency: dict[str, methods.LatencyStatus] = {}
         self.snapshots: dict[str, SnapshotInfo] = {}
         self.is_stopped = asyncio.Event()
+        self.talk = FakeTalk(lambda: tuple(self._agents.values()), now)
         self._now = now
         self._agents = {each.name: each for each in agents}
         self._panes = {str(each.pane_instance_id): each for each in panes}
@@ -203,6 +206,7 @@ class FakeDaemon:
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(_make_directory, Path(self.socket_path).parent)
+        await self._serving.enter_async_context(self.talk.running())
         await self._serving.enter_async_context(listen_unix(self.socket_path, self.builder))
         return self
 
@@ -343,6 +347,7 @@ class FakeDaemon:
             methods.RestoreSnapshot: self._restore_snapshot,
             methods.Subscribe: self._subscribe,
             methods.Shutdown: self._shutdown,
+            **self.talk.answers(),
         }
 
     def _handler(self, answer: Callable[[Any, Context], Any]) -> Callable[[Any, Context], Any]:
