@@ -31,7 +31,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local/share"))
         monkeypatch.setenv("XDG_STATE_HOME", str(home / ".local/state"))
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-        for name in ("TMUX", "TMUX_PANE"):  # the developer's own tmux is none of ours
+        # The developer's own tmux is none of ours, nor are we an agent he has started.
+        for name in ("TMUX", "TMUX_PANE", "BULLPEN_SECRET", "BULLPEN_AGENT"):
             monkeypatch.delenv(name, raising=False)
         yield home
 

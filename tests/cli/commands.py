@@ -50,10 +50,15 @@ async def show(*arguments: str) -> Done:
 
 async def execute(*arguments: str, **environment: str) -> Done:
     """Run the program itself, as a shell would."""
+    return await pipe(b"", *arguments, **environment)
+
+
+async def pipe(data: bytes, *arguments: str, **environment: str) -> Done:
+    """Run the program itself, and let it read this."""
     done = await asyncio.to_thread(
         subprocess.run,
         [PROGRAM, *arguments],
-        stdin=subprocess.DEVNULL,
+        input=data,
         capture_output=True,
         timeout=SECONDS,
         check=False,

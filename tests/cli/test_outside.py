@@ -125,14 +125,15 @@ async def complete(*words: str) -> list[str]:
 
 
 async def test_commands_and_options_are_completed() -> None:
-    assert await complete("st") == ["status"]
-    assert await complete("list") == ["list-panes"]
+    assert await complete("stat") == ["status"]
+    assert await complete("list") == ["list", "list-panes"]
     assert await complete("ls", "--wai") == ["--waiting"]
     assert await complete("snapshot", "re") == ["restore"]
     assert await complete("so") == ["sources"]
+    assert await complete("send", "codex", "-p", "u") == ["urgent"]
 
 
-@pytest.mark.parametrize("command", ["wait", "explain"])
+@pytest.mark.parametrize("command", ["wait", "explain", "send", "ask"])
 async def test_agents_are_completed(command: str, daemon: FakeDaemon) -> None:
     daemon.set_agent(agent_state("claude-1"))
     daemon.set_agent(agent_state("codex-1"))
