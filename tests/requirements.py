@@ -627,6 +627,9 @@ _TERMINAL = {
 }
 
 _MESSAGES = {
+    # What a screen tells
+    "reply:screen": "What an agent answered is read off its screen, without what is drawn around.",
+    "reply:failure": "The screen of an error, a limit or an interruption is no reply.",
     "mail:tasks": "Whatever asks for an answer is a task, whichever door it came through.",
     # The message
     "O-13": "A message may have fields beyond its schema.",

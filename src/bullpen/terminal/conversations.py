@@ -69,8 +69,8 @@ class _Hand(msgspec.Struct, frozen=True, kw_only=True):
     """What is neither, though it is indented or marked as something else."""
     prompt: str = r"(?!)"
     """A frame of the prompt box, or its line: the conversation ends above."""
-    frames: int = 1
-    """How many of them a prompt box has."""
+    inside: str = ""
+    """What is in the box below its upper frame; a dialog has something else there."""
     runs_on: bool = False
     """The rest of an error is not indented."""
     margin: int = 0
@@ -87,8 +87,8 @@ _CLAUDE = _Hand(
     r"|Credit balance is too low|Invalid API key)\b|[●⏺] .*\b(?:hit your .*limit|limit reached)\b",
     stopped=r"  ⎿ +Interrupted\b",
     other=r"  .*\(ctrl\+o to expand\)$",
-    prompt=r"(?:─{8,}|╭─+╮$|╰─+╯$)",
-    frames=2,
+    prompt=r"(?:─{8,}|╭─+╮$)",
+    inside=r"(?:│ )?[❯>!#&]",
 )
 _CODEX = _Hand(
     indent=2,
@@ -115,7 +115,7 @@ _COPILOT = _Hand(
     other=r" ❯ Thought for | ● Request failed due to a transient API error\. Retrying"
     r"| ✗ ",
     prompt=r"─{8,}$",
-    frames=2,
+    inside=r"[❯>!]",
     margin=2,
 )
 _GEMINI = _Hand(
@@ -195,9 +195,11 @@ def _read(lines: Sequence[str], hand: _Hand) -> Iterator[Block]:
 
 
 def _prompt_row(lines: Sequence[str], hand: _Hand) -> int:
-    """The row at which the prompt box begins, or that of its status."""
+    """The row at which the prompt box begins, or a dialog in its place."""
     rows = [row for row, line in enumerate(lines) if re.match(hand.prompt, line)]
-    return rows[-hand.frames] if len(rows) >= hand.frames else len(lines)
+    below = {row: lines[row + 1] for row in rows if row + 1 < len(lines)}
+    boxes = [row for row, line in below.items() if re.match(hand.inside, line)]
+    return boxes[-1] if boxes else rows[-1] if rows else len(lines)
 
 
 def _kind_of(line: str, hand: _Hand) -> BlockKind | None:

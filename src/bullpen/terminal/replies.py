@@ -11,6 +11,7 @@ This is the last resort, for programs that tell it in no better way, and a scree
   without colours, which the rules of screens have.
 """
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -28,9 +29,10 @@ CUT_MARK = "…"
 
 _LEAST_END = 24  # characters of the end of a message, if its beginning is gone
 _HIDDEN = "lines hidden)"  # what Claude Code writes in the place of the middle of a long message
-_LIMITS = (
-    *("429", "rate limit", "rate_limit", "usage limit", "limit reached", "hit your"),
-    *("too many requests", "quota", "resource_exhausted"),
+_LIMIT = re.compile(
+    r"\b429\b|(?:rate|usage)[ _]limit|limit reached|hit your .*limit|too many requests|quota"
+    r"|resource_exhausted",
+    re.IGNORECASE,
 )
 
 
@@ -79,8 +81,13 @@ def reply_on_screen(
     return None if found is None else _last_words(conversation, *found)
 
 
-def failure_on_screen(lines: Sequence[str], provider: Provider) -> Failure | None:
-    """Return how the last turn failed; None if it did not, or has not ended."""
+def failure_on_screen(
+    lines: Sequence[str], provider: Provider, *, message: str = ""
+) -> Failure | None:
+    """Return how the last turn failed; None if it did not, or has not ended.
+
+    opencode shows an error as it shows what was asked. To be sure it needs the message, if known.
+    """
     conversation = read_conversation(lines, provider)
     if conversation is None:
         return None
@@ -88,6 +95,8 @@ def failure_on_screen(lines: Sequence[str], provider: Provider) -> Failure | Non
     for block in reversed(conversation.blocks):
         if block.kind is BlockKind.ASKED:
             break
+        if block.kind is BlockKind.FAILED and message and _is_message(block, _squeezed(message)):
+            return Failure(FailureKind.INTERRUPTED, turn[0].text if turn else "")
         turn.insert(0, block)
     return _failure(turn)
 
@@ -105,8 +114,8 @@ def _failure(turn: Sequence[Block]) -> Failure | None:
     if not failed:
         return None
     words = " ".join(block.text for block in failed)
-    is_limit = any(each in words.lower() for each in _LIMITS)
-    return Failure(FailureKind.RATE_LIMIT if is_limit else FailureKind.ERROR, words)
+    kind = FailureKind.RATE_LIMIT if _LIMIT.search(words) else FailureKind.ERROR
+    return Failure(kind, words)
 
 
 # ----------------------------------------------------------------------------------- the message
