@@ -44,7 +44,10 @@ __all__ = [
     "Heartbeat",
     "Hello",
     "HelloReply",
+    "HookAnswer",
+    "HookAsk",
     "HookReport",
+    "HookTook",
     "Ingest",
     "IngestReply",
     "LatencyStatus",
@@ -420,6 +423,61 @@ class HookReport(TypedRequest[bool]):
     tmux: str = ""
     tmux_pane: str = ""
     cwd: str = ""
+    secret: str = ""
+    """The agent's, if it was given one."""
+
+
+class HookAnswer(msgspec.Struct, frozen=True):
+    """What a hook is to answer its program; nothing, if the program is to go its own way."""
+
+    output: str = ""
+    """For its standard output, as the program wants it."""
+    attempt_id: str = ""
+    """To be taken by `hook.took` before a word of it is said."""
+
+
+class HookAsk(TypedRequest[HookAnswer]):
+    """What the shim sends at the end of a turn: a report, and whether there is more to do.
+
+    It is answered within half a second, at once if no message waits for the agent.
+    """
+
+    METHOD = "hook.ask"
+    provider: Provider
+    payload: Any
+    at: float | None = None
+    """Seconds since the epoch; now, if it is missing."""
+    pid: int = 0
+    tmux: str = ""
+    tmux_pane: str = ""
+    cwd: str = ""
+    secret: str = ""
+    """The agent's, if it was given one."""
+
+    @property
+    def report(self) -> HookReport:
+        """What it tells beside."""
+        return HookReport(
+            self.provider,
+            self.payload,
+            self.at,
+            self.pid,
+            self.tmux,
+            self.tmux_pane,
+            self.cwd,
+            self.secret,
+        )
+
+
+class HookTook(TypedRequest[bool]):
+    """Take a message that `hook.ask` or `agent.wake` has handed out.
+
+    Only if the answer is true is it said to the program: then it is written down that it was. A
+    message that nobody takes in time is handed over in another way.
+    """
+
+    METHOD = "hook.took"
+    attempt_id: str
 
 
 class Report(TypedRequest[IngestReply]):
