@@ -19,6 +19,7 @@ from bullpen.mail.errors import (
     MailError,
     MessageNotFound,
     MessageRefused,
+    NobodyListens,
     RecipientUnknown,
 )
 from bullpen.mail.mailboxes import Appended, Mailboxes
@@ -189,7 +190,9 @@ class PostOffice:
         if message.topic is not None:
             listeners = await self._mailboxes.subscribers(message.topic)
             names = [each for each in listeners if each != message.from_agent]
-            return names or [message.to_agent]  # the mailboxes say that nobody listens
+            if not names:
+                raise NobodyListens(message.topic)
+            return names
         if message.to_agent == USER:
             return [USER]
         found = self._directory.find(message.to_agent)
