@@ -10,7 +10,8 @@ started from it does what the script says so far, and notes what it is told:
     await codex.wake()                   # it is sent now, not before the next answer
     assert await codex.methods() == ["initialize", "initialized", "thread/list"]
 
-See `server` for the words of a script.
+See `server` for the words of a script. The server that a terminal and others share is
+`shared.SharedCodex`.
 """
 
 from bullpen.testing.codex_server.fake import FakeCodex
