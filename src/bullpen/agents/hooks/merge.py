@@ -162,7 +162,8 @@ def _replacement(
 def _wanted(
     event: str, flags: frozenset[str], program: HookedProgram, runner: Runner
 ) -> dict[str, Any]:
-    return program.entry(event, runner.command(program.provider, event, flags))
+    asks = event in program.asking
+    return program.entry(event, runner.command(program.provider, event, flags, asks=asks))
 
 
 # -------------------------------------------------------------------------------------- putting in

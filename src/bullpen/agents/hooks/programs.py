@@ -26,15 +26,23 @@ class Runner:
     python: str
     shim: str
 
-    def command(self, provider: Provider, event: str, flags: frozenset[str] = frozenset()) -> str:
+    def command(
+        self,
+        provider: Provider,
+        event: str,
+        flags: frozenset[str] = frozenset(),
+        *,
+        asks: bool = False,
+    ) -> str:
         """Return the line for a shell.
 
         It succeeds even where the interpreter or the file is gone: some programs take a failure
         for a veto. The shell tells its own parent, which is the agent, for it will be gone itself.
+        If it asks, the agent is handed the next message at the end of a turn.
         """
         words = shlex.join([self.python, "-I", "-S", self.shim, provider.value, event])
         mark = " ".join([f"# {MARK}", *sorted(flags)])
-        return f"{words} $PPID || : {mark}"
+        return f"{words} $PPID{' ask' * asks} || : {mark}"
 
 
 def flags_of(command: str) -> frozenset[str] | None:
@@ -60,6 +68,8 @@ class HookedProgram:
     takes_comments: bool = False
     background: frozenset[str] = frozenset()
     """Events whose hooks it need not wait for."""
+    asking: frozenset[str] = frozenset()
+    """Events at which it goes on with what the hook answers: the ends of turns."""
     named: bool = False
     """Whether it shows a hook by its name, where it has one."""
     is_plugin: bool = False
@@ -108,6 +118,7 @@ PROGRAMS: dict[Provider, HookedProgram] = {
         # Only what decides nothing. Two hooks that are not waited for may overtake each other: the
         # end of a tool was heard after the end of its turn.
         background=frozenset({"Notification", "SubagentStart", "SubagentStop", "PreCompact"}),
+        asking=frozenset({"Stop"}),
     ),
     Provider.CODEX: HookedProgram(
         provider=Provider.CODEX,
@@ -115,6 +126,7 @@ PROGRAMS: dict[Provider, HookedProgram] = {
         user_file=("CODEX_HOME", ".codex", "hooks.json"),
         project_file=".codex/hooks.json",
         timeout=("timeout", 3),  # more is cut to that for some, with a warning
+        asking=frozenset({"Stop"}),
         events=(
             "SessionStart",
             "SessionEnd",
@@ -139,6 +151,7 @@ PROGRAMS: dict[Provider, HookedProgram] = {
         timeout=("timeout", 5000),
         takes_comments=True,
         named=True,
+        asking=frozenset({"AfterAgent"}),
         events=(
             "SessionStart",
             "SessionEnd",
@@ -158,6 +171,7 @@ PROGRAMS: dict[Provider, HookedProgram] = {
         timeout=("timeoutSec", 5),
         is_grouped=False,
         takes_comments=True,
+        asking=frozenset({"agentStop"}),
         events=(
             "sessionStart",
             "sessionEnd",

@@ -2,16 +2,20 @@
 
 The hooks that `bullpen hooks install` writes run this file, by its path, at each event:
 
-    <python> -I -S <path>/shim.py <provider> [<event> [<pid of the agent>]]
+    <python> -I -S <path>/shim.py <provider> [<event> [<pid of the agent> [ask]]]
 
 with the event as JSON on stdin. It sends one `hook.report` request to the daemon and waits for the
 answer; if there is none it leaves the params of that request in the spool, where the daemon finds
 them. Either way the same facts have the same `at` and `pid`, so that whoever gets both knows it.
 
-It must never be a burden to the agent: it exits 0 whatever happens, says nothing, and is done in a
-moment or gives up. So it stands on its own: no part of the package is imported, and of the standard
-library only what is written in C, for `os`, `json` and `socket` would double the time it takes. The
-rule for the paths is that of `bullpen.api.runtime`; a test holds the two together.
+With `ask`, at the end of a turn, the request is `hook.ask`: the daemon may hand out a message that
+waits for the agent. The shim takes it (`hook.took`), and only when the daemon has written that down
+it says what the program goes on with. So a message is said once, or handed over in another way.
+
+It must never be a burden to the agent: it exits 0 whatever happens, says nothing else, and is done
+in a moment or gives up. So it stands on its own: no part of the package is imported, and of the
+standard library only what is written in C, for `os`, `json` and `socket` would double the time it
+takes. The rule for the paths is that of `bullpen.api.runtime`; a test holds the two together.
 """
 
 import _signal  # type: ignore[import-not-found]  # the part of `signal` that is not Python
@@ -23,6 +27,8 @@ import time
 __all__ = ["main", "paths"]
 
 BUDGET_SECONDS = 0.1  # for the daemon: from the connection to its answer
+ASK_SECONDS = 0.8  # the same, if it is asked; it looks for half a second
+TAKE_SECONDS = 0.3  # for it to write down what was taken
 LAST_SECONDS = 1.0  # for everything: then it goes, whatever it was doing
 
 MAX_INPUT_BYTES = 8 * 2**20  # what comes after is read and dropped
@@ -56,10 +62,12 @@ def main(arguments: list[str]) -> None:
             _payload(data, size, event),
         )
     )
-    socket, spool = paths(environ, posix.getuid())
+    path, spool = paths(environ, posix.getuid())
     is_given = bool(environ.get("BULLPEN_SOCKET"))
-    line = b'{"jsonrpc":"2.0","id":1,"method":"hook.report","params":%s}\n' % params
-    if not _deliver(socket, line, is_given=is_given):
+    secret = environ.get("BULLPEN_SECRET", "")  # who has it is the agent; it is never spooled
+    told = b'%s,"secret":%s}' % (params[:-1], _quoted(secret)) if secret else params
+    is_told = "ask" in arguments[3:] and _ask(path, told, is_given=is_given)
+    if not is_told and not _deliver(path, _request(b"hook.report", told), is_given=is_given):
         _keep(spool, f"{provider}-{nanoseconds}-{posix.getpid()}.json", params + b"\n")
 
 
@@ -314,25 +322,71 @@ def _small(value: object, length: int, count: int, depth: int) -> object:
 # ---------------------------------------------------------------------------------- where it goes
 
 
+def _request(method: bytes, params: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"method":"%s","params":%s}\n' % (method, params)
+
+
 def _deliver(path: str, line: bytes, *, is_given: bool) -> bool:
-    """Send the request; tell whether the daemon has answered it in time."""
+    """Send a request; tell whether the daemon has answered it in time."""
     until = time.monotonic() + BUDGET_SECONDS
-    if not _is_ours(path.rpartition("/")[0], path, is_given=is_given):
+    socket = _connect(path, BUDGET_SECONDS, is_given=is_given)
+    return socket is not None and bool(_exchange(socket, line, until))
+
+
+def _ask(path: str, params: bytes, *, is_given: bool) -> bool:
+    """Report, ask what is to be done, and say it; tell whether the daemon has the report."""
+    until = time.monotonic() + ASK_SECONDS
+    socket = _connect(path, BUDGET_SECONDS, is_given=is_given)
+    answer = _exchange(socket, _request(b"hook.ask", params), until) if socket else b""
+    if socket is None or b'"result":' not in answer:
         return False
+    if b'"output":""' not in answer:  # which cannot be within a text, where quotes are escaped
+        _take(socket, answer)
+    return True
+
+
+def _take(socket: _socket.socket, answer: bytes) -> None:
+    """Say what the program is to go on with, if it is still ours to say."""
+    import json
+
+    result = json.loads(answer)["result"]
+    _signal.setitimer(_signal.ITIMER_REAL, 0)  # nothing may come between taking and saying
+    params = b'{"attempt_id":%s}' % _quoted(result["attempt_id"])
+    until = time.monotonic() + TAKE_SECONDS
+    taken = _exchange(socket, _request(b"hook.took", params), until)
+    if b'"result":true' in taken:
+        data = result["output"].encode()
+        while data:
+            data = data[posix.write(1, data) :]
+
+
+def _connect(path: str, seconds: float, *, is_given: bool) -> _socket.socket | None:
+    if not _is_ours(path.rpartition("/")[0], path, is_given=is_given):
+        return None
     try:
         socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        socket.settimeout(BUDGET_SECONDS)
+        socket.settimeout(seconds)
         socket.connect(path)
+    except OSError:  # nobody listens
+        return None
+    return socket
+
+
+def _exchange(socket: _socket.socket, line: bytes, until: float) -> bytes:
+    """Send a line; return the one that comes back, or nothing if it does not come in time."""
+    parts = []
+    try:
         socket.sendall(line)
-        answer = b""
-        while not answer.endswith(b"\n") and (left := until - time.monotonic()) > 0:
+        while (left := until - time.monotonic()) > 0:
             socket.settimeout(left)
-            if not (part := socket.recv(4096)):
-                return False
-            answer = part
-        return answer.endswith(b"\n")
-    except OSError:  # nobody listens, or nobody answers
-        return False
+            if not (part := socket.recv(2**16)):
+                break
+            parts.append(part)
+            if part.endswith(b"\n"):
+                return b"".join(parts)
+    except OSError:  # nobody answers
+        pass
+    return b""
 
 
 def _is_ours(directory: str, path: str, *, is_given: bool) -> bool:
