@@ -24,6 +24,7 @@ from bullpen.model.states import SourceKind
 __all__ = [
     "CliSettings",
     "DaemonSettings",
+    "MailSettings",
     "McpSettings",
     "ObserveSettings",
     "Resolved",
@@ -94,6 +95,7 @@ class SourcesSettings(msgspec.Struct, frozen=True, kw_only=True):
     copilot: Annotated[bool, _meta("what Copilot CLI reports")] = True
     gemini: Annotated[bool, _meta("what Gemini CLI reports")] = True
     opencode: Annotated[bool, _meta("what opencode reports")] = True
+    pty: Annotated[bool, _meta("what the wrappers of agents see")] = True
     report: Annotated[bool, _meta("what anybody's own agent reports through the api")] = True
 
     @property
@@ -124,6 +126,35 @@ class DaemonSettings(msgspec.Struct, frozen=True, kw_only=True):
         int, _meta("how late 95 of 100 changes that a program itself reported may be told", ge=1)
     ] = 2000
     slo_heuristic_ms: Annotated[int, _meta("the same for changes read off a screen", ge=1)] = 5000
+
+
+class MailSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How messages are taken and delivered. Who may write to whom is in `policy.toml`."""
+
+    rate_per_second: Annotated[
+        float, _meta("how many messages an agent may send per second, in the long run", gt=0)
+    ] = 20.0
+    rate_burst: Annotated[
+        float, _meta("how many messages an agent may send at once", ge=1, le=100_000)
+    ] = 100.0
+    mailbox_limit: Annotated[
+        int, _meta("how many messages may wait for one agent", ge=1, le=1_000_000)
+    ] = 1000
+    start_seconds: Annotated[
+        float, _meta("how long an agent may take from its start until it is ready", gt=0)
+    ] = 30.0
+    send_seconds: Annotated[
+        float, _meta("how long a message may take until it is accepted", gt=0)
+    ] = 10.0
+    receive_seconds: Annotated[
+        float, _meta("how long an answer to anything but a task is waited for", gt=0)
+    ] = 60.0
+    task_seconds: Annotated[float, _meta("how long the answer to a task is waited for", gt=0)] = (
+        300.0
+    )
+    idle_seconds: Annotated[
+        float, _meta("how long a connection may be without traffic and without need of any", gt=0)
+    ] = 120.0
 
 
 class RulesSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +196,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     observe: ObserveSettings = ObserveSettings()
     sources: SourcesSettings = SourcesSettings()
     daemon: DaemonSettings = DaemonSettings()
+    mail: MailSettings = MailSettings()
     rules: RulesSettings = RulesSettings()
     mcp: McpSettings = McpSettings()
     cli: CliSettings = CliSettings()

@@ -395,6 +395,11 @@ class Connection:
             raise
 
     @property
+    def transport(self) -> Transport | None:
+        """What it goes over, which may know who is at the other end; None once it is closed."""
+        return self._transport
+
+    @property
     def is_closed(self) -> bool:
         """Whether nothing can be sent any more."""
         return self._closed is not None

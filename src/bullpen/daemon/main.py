@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Self
 
+from bullpen.agents.turns import turn_of_hook
 from bullpen.api.methods import PROTOCOL_VERSION, DaemonInfo
 from bullpen.api.options import DaemonOptions
 from bullpen.api.runtime import Paths, prepare
@@ -27,14 +28,18 @@ from bullpen.daemon.isolated import isolated_sources, keep_panes
 from bullpen.daemon.latency import Latencies
 from bullpen.daemon.lock import InstanceLock
 from bullpen.daemon.log import Log, open_log
+from bullpen.daemon.post import Post
 from bullpen.daemon.service import Service
 from bullpen.daemon.signals import Stop, stop_on_signals
 from bullpen.daemon.snapshots import Snapshots
 from bullpen.daemon.sources import Surroundings, local_sources, utc_now
+from bullpen.daemon.talk import TalkService
+from bullpen.daemon.wrappers import Wrapper, sighting
 from bullpen.errors import BullpenError
 from bullpen.model.alerts import Alert, AlertLevel, ResolvePolicy
+from bullpen.model.observations import Origin
 from bullpen.model.reasons import Reason
-from bullpen.model.states import EvidenceTier, SourceKind
+from bullpen.model.states import EvidenceTier, Provider, SourceKind
 from bullpen.model.version import VERSION
 from bullpen.model.views import PaneState, StateChange
 from bullpen.observe.gateway import Gateway
@@ -114,6 +119,8 @@ class Daemon:
         self._started_at = now()
         self._stack = contextlib.AsyncExitStack()
         self._is_store_well = True
+        self._sightings = 0
+        self.post: Post
         self.pipeline: Pipeline
         self.service: Service
         self.alarms: Alarms
@@ -152,6 +159,16 @@ class Daemon:
         self.pipeline = self._make_pipeline(gateway)
         self.pipeline.restore(restored)
         snapshots = Snapshots(self._store, self.pipeline, self._now)
+        self.post = await stack.enter_async_context(
+            Post.open(
+                self._store,
+                settings.mail,
+                self._paths,
+                self._now,
+                agents=self.pipeline.projection.agents,
+                on_wrapper=self._tell_wrapper,
+            )
+        )
         self.service = Service(
             self.pipeline,
             self.alarms,
@@ -160,6 +177,8 @@ class Daemon:
             describe=self._describe,
             deliver=gateway.deliver,
             stop=lambda: self._stop.ask("somebody asked for it"),
+            talk=TalkService(self.post),
+            hear_hook=self._hear_hook,
         )
         self.alarms.on_change = self.service.tell_summary
         stack.push_async_callback(self._keep_all, snapshots)
@@ -226,6 +245,26 @@ class Daemon:
 
     def _tell(self, changes: tuple[StateChange, ...]) -> None:
         self.service.tell(changes)
+        self.post.changed({each.agent.name for each in changes if each.agent is not None})
+
+    def _tell_wrapper(self, wrapper: Wrapper) -> None:
+        """Say what a wrapper says of its agent, where it is looked for."""
+        wrapped = self.pipeline.projection.records.wrapped
+        if wrapper.is_there:
+            pids = (wrapper.pid, *wrapper.doors.get("pids", ()))
+            socket = wrapper.said.tmux.rsplit(",", 2)[0]
+            wrapped.note(wrapper.name, pids, tmux_socket=socket, pane_id=wrapper.said.tmux_pane)
+        else:
+            wrapped.forget(wrapper.name)
+        if SourceKind.PTY in self._settings.sources.enabled:
+            self._sightings += 1
+            seen = sighting(wrapper, f"{self._nonce}:{self._sightings}", self._now())
+            self.pipeline.ingest(SourceKind.PTY, [seen])
+
+    def _hear_hook(self, provider: Provider, payload: Any, origin: Origin) -> None:
+        turn = turn_of_hook(provider, payload)
+        if turn is not None:
+            self.post.hear_hook(turn, origin)
 
     async def _look_once(self) -> None:
         """Wait until the poller has looked, so that the first answer is not an empty one."""
@@ -243,6 +282,7 @@ class Daemon:
         period = timedelta(minutes=self._settings.daemon.snapshot_minutes)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.pipeline.run())
+            group.create_task(self.post.run())
             group.create_task(self.alarms.keep(self._store))
             group.create_task(snapshots.save_every(period))
             group.create_task(self._keep_house())

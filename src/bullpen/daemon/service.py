@@ -18,6 +18,7 @@ from bullpen.api.subscribers import Subscribers
 from bullpen.connection import Builder, Connection, Context, TypedRequest
 from bullpen.daemon.alarms import Alarms
 from bullpen.daemon.snapshots import Snapshots
+from bullpen.daemon.talk import TalkService
 from bullpen.model.alerts import Alert
 from bullpen.model.appearance import status_line
 from bullpen.model.events import activity_event
@@ -37,6 +38,9 @@ LONGEST_WAIT_SECONDS = 24 * 3600.0
 
 Deliver = Callable[[SourceKind, methods.DeliverRaw], Awaitable[None]]
 """Hands a source what a program has pushed."""
+
+HearHook = Callable[[Provider, Any, Origin], None]
+"""Takes what a hook told, for what it means to messages."""
 
 HOOK_SOURCES = {
     Provider.CLAUDE: SourceKind.CLAUDE_HOOKS,
@@ -60,6 +64,8 @@ class Service:
         describe: Callable[[], methods.DaemonInfo],
         deliver: Deliver,
         stop: Callable[[], None],
+        talk: TalkService,
+        hear_hook: HearHook,
     ) -> None:
         self._pipeline = pipeline
         self._projection = pipeline.projection
@@ -70,6 +76,8 @@ class Service:
         self._describe = describe
         self._deliver = deliver
         self._stop = stop
+        self._talk = talk
+        self._hear_hook = hear_hook
         self._reports = 0
         self._told: Summary | None = None
         self.subscribers = Subscribers()
@@ -78,8 +86,10 @@ class Service:
     def builder(self) -> Builder:
         """What every connection to the daemon is made with."""
         builder = Connection.builder().name("bullpend")
-        for request, answer in self._answers().items():
+        for request, answer in {**self._answers(), **self._talk.requests()}.items():
             builder = builder.on_request(request, answer)
+        for notification, take in self._talk.notifications().items():
+            builder = builder.on_notification(notification, take)
         return builder
 
     def tell(self, changes: tuple[StateChange, ...]) -> None:
@@ -261,6 +271,7 @@ class Service:
             raise ApiError(
                 Reason.SOURCE_INADMISSIBLE, f"no source takes hooks of {request.provider}"
             )
+        self._hear_hook(request.provider, request.payload, origin)
         await self._deliver(kind, methods.DeliverRaw(at, origin, request.payload))
         return True
 

@@ -11,7 +11,7 @@ has another state, by `wake`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
@@ -85,7 +85,6 @@ class Courier:
         self,
         mailboxes: Mailboxes,
         directory: Directory,
-        doors: Sequence[Door],
         signals: Signals,
         *,
         answer: Answer,
@@ -96,7 +95,7 @@ class Courier:
     ) -> None:
         self._mailboxes = mailboxes
         self._directory = directory
-        self._doors = sorted(doors, key=lambda each: list(Rung).index(each.rung))
+        self._doors: list[Door] = []
         self._signals = signals
         self._answer = answer
         self._control = control
@@ -108,6 +107,11 @@ class Courier:
         self._woken: dict[str, asyncio.Event] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
+
+    def add_door(self, door: Door) -> None:
+        """Have one more way into agents."""
+        self._doors.append(door)
+        self._doors.sort(key=lambda each: list(Rung).index(each.rung))
 
     # ------------------------------------------------------------------------------- what it is at
 
@@ -125,6 +129,13 @@ class Courier:
     def doors_to(self, agent: str) -> tuple[Rung, ...]:
         """Return the ways into an agent, best first."""
         return tuple(each.rung for each in self._doors if each.reaches(agent))
+
+    async def interrupt(self, agent: str) -> bool:
+        """Interrupt what an agent is doing; return whether there was a way to."""
+        for door in self._doors:
+            if door.reaches(agent) and await door.interrupt(agent):
+                return True
+        return False
 
     # ------------------------------------------------------------------------------------- running
 
@@ -243,10 +254,7 @@ class Courier:
         addressee = self._directory.find(agent)
         if addressee is None or addressee.activity is not Activity.RUNNING:
             return None, why  # a dialog is not for us to close, nor a draft to take away
-        for door in self._doors:
-            if door.reaches(agent) and await door.interrupt(agent):
-                break
-        else:
+        if not await self.interrupt(agent):
             return None, why
         event = self._woken[agent]
         with contextlib.suppress(TimeoutError):

@@ -154,7 +154,7 @@ def _settle_in(
     now: datetime,
 ) -> None:
     """Put a session into the pane it was found in, if the pane is not another's."""
-    if session.is_ended or not may_take(records, session, known, strength):
+    if session.is_ended or session.is_wrapped or not may_take(records, session, known, strength):
         return
     _enter(records, session, known, said.observed_at, strength, now)
 
@@ -162,7 +162,9 @@ def _settle_in(
 def seek_panes(records: Records, now: datetime) -> None:
     """Find panes for sessions that had none when they spoke: the pane may be new to us."""
     for session in records.sessions.values():
-        if session.pane or session.is_ended or session.is_process or not session.held:
+        if session.pane or session.is_ended or not session.held:
+            continue
+        if session.is_process or session.is_wrapped:
             continue
         known, strength = _find(records, session.origin, session.provider, session.key)
         if known is not None and may_take(records, session, known, strength, is_news=False):

@@ -21,6 +21,10 @@ class Names:
         self._taken[name] = owner
         return name
 
+    def owner(self, name: str) -> str | None:
+        """Return whose name it is."""
+        return self._taken.get(name)
+
     def keep(self, name: str, owner: str) -> None:
         """Note a name that was given before."""
         self._taken.setdefault(name, owner)

@@ -283,7 +283,7 @@ class Projection:
         if binding.presence(record.binding) is Presence.UNMANAGED:
             record.provider = None
         elif not record.name and record.provider is not None:
-            record.name = self._records.names.give(str(record.id), record.provider.value)
+            self._records.christen(record, str(record.id), "")
 
     def _publish_session(self, session: SessionRecord, links: Links, now: datetime) -> None:
         record = self._records.pane_of(session)
@@ -297,10 +297,9 @@ class Projection:
             _take_activity(session, now)
         is_agent = record is None and self._is_agent(session, now)
         if is_agent and not session.name:
-            wanted = session.key.removeprefix("report:") if session.is_report else ""
-            session.name = self._records.names.give(
-                session.key, session.provider.value, wanted=wanted
-            )
+            named = session.is_report or session.is_wrapped
+            wanted = session.key.partition(":")[2] if named else ""
+            self._records.christen(session, session.key, wanted)
         self._keep_session(session, publish.session_state(session, record, now), now)
         agent = publish.agent_of_session(session, now) if is_agent else None
         self._publish_agent(session, agent, now)
@@ -371,7 +370,12 @@ class Projection:
         if session.is_ended or session.heard_at is None:
             return False
         if session.is_process:
-            return next(self._records.of_process(session.origin.pid), None) is None
+            pid = session.origin.pid
+            is_told = next(self._records.of_process(pid), None) is not None
+            return not is_told and not self._records.wrapped.of_process(pid)
+        if session.is_wrapped:
+            owner = self._records.names.owner(session.key.partition(":")[2])
+            return owner in (None, session.key)
         silent = now - session.heard_at
         if session.origin.pid or session.is_report:
             return silent <= SILENT_WITH_PROCESS

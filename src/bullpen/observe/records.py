@@ -14,6 +14,7 @@ from bullpen.observe.binding import Tombstones
 from bullpen.observe.inventory import Inventory
 from bullpen.observe.names import Names
 from bullpen.observe.subjects import PaneRecord, SessionRecord
+from bullpen.observe.wrapped import Wrapped, wrapped_key
 
 __all__ = ["Folded", "Records", "Step", "Work"]
 
@@ -84,6 +85,7 @@ class Records:
         self.inventory = Inventory()
         self.tombstones = Tombstones()
         self.names = Names()
+        self.wrapped = Wrapped()
         self.links: dict[PaneInstanceId, BindingLink] = {}  # the ones that are not ended
         self.work = Work()
 
@@ -108,7 +110,30 @@ class Records:
         return (
             each
             for each in self.sessions.values()
-            if pid and each.origin.pid == pid and not each.is_process
+            if pid and each.origin.pid == pid and not each.is_process and not each.is_wrapped
+        )
+
+    def christen(self, subject: PaneRecord | SessionRecord, owner: str, wanted: str) -> None:
+        """Give an agent a name: the one it was launched with, the one it wants, or any.
+
+        Its wrapper has spoken for it under that name; from now on it speaks for itself.
+        """
+        given = self._given(subject)
+        stand_in = self.sessions.get(wrapped_key(given)) if given else None
+        if stand_in is not None and self.names.owner(given) == stand_in.key:
+            self.names.hand_over(stand_in.key, owner)
+            subject.agent = stand_in.agent or subject.agent
+            stand_in.name, stand_in.agent = "", None
+        family = subject.provider.value if subject.provider is not None else "agent"
+        subject.name = self.names.give(owner, family, wanted=given or wanted)
+
+    def _given(self, subject: PaneRecord | SessionRecord) -> str:
+        if isinstance(subject, SessionRecord):
+            return "" if subject.is_wrapped else self.wrapped.of_process(subject.origin.pid)
+        inside = self.session_in(subject)
+        place = subject.place
+        return self.wrapped.in_pane(place.tmux_socket, subject.id.pane_id) or (
+            self.wrapped.of_process(inside.origin.pid) if inside is not None else ""
         )
 
     def rename(self, record: PaneRecord) -> None:

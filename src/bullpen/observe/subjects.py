@@ -113,6 +113,11 @@ class SessionRecord:
         return self.key.startswith("pane:")
 
     @property
+    def is_wrapped(self) -> bool:
+        """Whether it only stands for an agent that was launched through us."""
+        return self.key.startswith("pty:")
+
+    @property
     def is_report(self) -> bool:
         """Whether it is anybody's own agent, which reports about itself."""
         return self.key.startswith("report:")

@@ -1,0 +1,66 @@
+"""Which processes led to a caller: what an agent runs speaks for the agent."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from bullpen.api.peers import peer_pid
+from bullpen.connection import Connection, SocketTransport
+
+__all__ = ["Callers"]
+
+MOST_ANCESTORS = 64
+PS_SECONDS = 5.0
+
+
+class Callers:
+    """Who is at the other end of each connection, asked once for each."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Connection, tuple[int, ...]] = WeakKeyDictionary()
+
+    async def ancestry(self, connection: Connection) -> tuple[int, ...]:
+        """Return the process that connected and those above it; nothing if that is not known."""
+        known = self._known.get(connection)
+        if known is None:
+            transport = connection.transport
+            connected = transport.connected if isinstance(transport, SocketTransport) else None
+            pid = peer_pid(connected) if connected is not None else 0
+            known = await asyncio.to_thread(_ancestry, pid) if pid else ()
+            self._known[connection] = known
+        return known
+
+
+def _ancestry(pid: int) -> tuple[int, ...]:
+    parent = _parent_in_proc if sys.platform == "linux" else _parents_by_ps().get
+    found: list[int] = []
+    above: int | None = pid
+    while above is not None and above > 1 and len(found) < MOST_ANCESTORS:
+        found.append(above)
+        above = parent(above)
+    return tuple(found)
+
+
+def _parent_in_proc(pid: int) -> int | None:
+    try:
+        said = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(said.rpartition(")")[2].split()[1])  # behind a name that may say anything
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _parents_by_ps() -> dict[int, int]:
+    try:
+        said = subprocess.run(
+            ["ps", "-axo", "pid=,ppid="],
+            capture_output=True,
+            text=True,
+            timeout=PS_SECONDS,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    rows = [line.split() for line in said.splitlines()]
+    return {int(pid): int(parent) for pid, parent in (row for row in rows if len(row) == 2)}

@@ -1,0 +1,267 @@
+"""The wrappers that are connected, and those that may come back.
+
+A wrapper owns its agent's terminal and outlives us. It registers when it begins and whenever it
+finds us again; between two connections its agent is still there as long as its process is.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bullpen.api.errors import ApiError
+from bullpen.api.runtime import make_private
+from bullpen.api.wrapping import (
+    Answered,
+    Attempt,
+    RegisterReply,
+    RegisterWrapper,
+    StepTaken,
+    WrapperEnded,
+    WrapperStarted,
+    WrapperState,
+)
+from bullpen.connection import (
+    Connection,
+    ConnectionClosed,
+    Context,
+    RemoteError,
+    RequestTimeout,
+    TypedRequest,
+)
+from bullpen.daemon.identity import IdentityBook
+from bullpen.mail.policy import USER
+from bullpen.model.events import SESSION_ENDED, activity_event
+from bullpen.model.observations import Observation, Origin
+from bullpen.model.reasons import Reason
+from bullpen.model.states import Activity, SourceKind
+from bullpen.observe.wrapped import wrapped_key
+
+__all__ = ["Wrapper", "Wrappers", "sighting"]
+
+logger = logging.getLogger("bullpen.daemon")
+
+R = TypeVar("R")
+
+ANSWER_SECONDS = 5.0
+RETURN_SECONDS = 60.0  # a wrapper that lost us comes back within a few
+LONGEST_NAME = 64
+OUR_NAMES = frozenset({USER, "bullpen", "mailbox", "all"})
+
+
+class Wrapper:
+    """One wrapped agent."""
+
+    def __init__(self, name: str, said: RegisterWrapper, connection: Connection) -> None:
+        self.name = name
+        self.said = said
+        self.connection = connection
+        self.doors: dict[str, Any] = dict(said.doors)
+        self.pid = 0
+        self.tty = ""
+        self.state = WrapperState(activity=Activity.STARTING, status="STARTING")
+        self.has_ended = False
+        self._lost_at = 0.0
+        connection.on_close(self._lose)
+
+    def _lose(self, _: BaseException | None) -> None:
+        self._lost_at = time.monotonic()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it can be asked now."""
+        return not self.connection.is_closed
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its agent is, as far as can be known: it may be just about to come back."""
+        if self.has_ended or self.is_connected:
+            return not self.has_ended
+        is_late = time.monotonic() - self._lost_at > RETURN_SECONDS  # its number may be another's
+        return not is_late and _is_alive(self.said.wrapper_pid)
+
+    async def ask(self, request: TypedRequest[R], *, seconds: float = ANSWER_SECONDS) -> R:
+        """Ask it something.
+
+        Raises:
+            ApiError: it does not answer, or not now.
+        """
+        try:
+            return await self.connection.request(request, timeout=seconds)
+        except (ConnectionClosed, RequestTimeout, RemoteError) as error:
+            raise ApiError(
+                Reason.AGENT_UNREACHABLE,
+                f"the wrapper of {self.name} does not answer: {error}",
+                agent_id=self.name,
+            ) from error
+
+
+class Wrappers:
+    """All wrapped agents, by their names."""
+
+    def __init__(
+        self,
+        identities: IdentityBook,
+        directory: Path,
+        *,
+        is_taken: Callable[[str], bool],
+        on_change: Callable[[Wrapper], None],
+        on_attempts: Callable[[Wrapper, tuple[Attempt, ...]], Awaitable[None]],
+        on_step: Callable[[Wrapper, StepTaken], Awaitable[None]],
+        on_answered: Callable[[Wrapper, Answered], Awaitable[None]],
+    ) -> None:
+        self._identities = identities
+        self._directory = directory
+        self._is_taken = is_taken
+        self._on_change = on_change
+        self._on_attempts = on_attempts
+        self._on_step = on_step
+        self._on_answered = on_answered
+        self._known: dict[str, Wrapper] = {}
+        self._registering = asyncio.Lock()
+
+    def find(self, name: str) -> Wrapper | None:
+        """Return the wrapper of an agent that is there."""
+        found = self._known.get(name)
+        return found if found is not None and found.is_there else None
+
+    def all(self) -> tuple[Wrapper, ...]:
+        """Return those whose agents are there."""
+        return tuple(each for each in self._known.values() if each.is_there)
+
+    def forget_dead(self) -> tuple[Wrapper, ...]:
+        """Let go of wrappers that ended without a word; return them."""
+        dead = [each for each in self._known.values() if not each.has_ended and not each.is_there]
+        for each in dead:
+            each.has_ended = True
+        return tuple(dead)
+
+    async def end(self, name: str) -> None:
+        """Let an agent that has gone speak for itself no more."""
+        await self._identities.end(name)
+        self._known.pop(name, None)
+
+    # ------------------------------------------------------------------------------- what they say
+
+    async def register(self, request: RegisterWrapper, context: Context) -> RegisterReply:
+        """Take an agent in, or back."""
+        async with self._registering:  # two may want the same name
+            if request.secret:
+                identity = await self._identities.revive(request.secret)
+                name, secret = identity.name, request.secret
+            else:
+                name = self._free_name(request.name or request.profile)
+                secret = await self._identities.mint(name, request.provider, request.profile)
+            directory = self._directory / name
+            await asyncio.to_thread(make_private, directory)
+            before = self._known.get(name)
+            wrapper = Wrapper(name, request, context.connection)
+            if before is not None:
+                wrapper.pid, wrapper.tty, wrapper.state = before.pid, before.tty, before.state
+            self._known[name] = wrapper
+        context.connection.on_close(lambda _: self._on_change(wrapper))
+        logger.info("%s is %s (wrapper %d)", name, request.profile, request.wrapper_pid)
+        await self._on_attempts(wrapper, request.attempts)
+        self._on_change(wrapper)
+        return RegisterReply(name=name, secret=secret, directory=str(directory))
+
+    def _free_name(self, wanted: str) -> str:
+        if not _is_name(wanted):
+            raise ApiError(
+                Reason.INVALID_MESSAGE,
+                f"{wanted!r} is no name for an agent: letters, digits, `-`, `_` and `.`, at most "
+                f"{LONGEST_NAME}, and none of {', '.join(sorted(OUR_NAMES))}",
+            )
+        if not self._is_held(wanted):
+            return wanted
+        number = 2
+        while self._is_held(f"{wanted}-{number}"):
+            number += 1
+        return f"{wanted}-{number}"
+
+    def _is_held(self, name: str) -> bool:
+        return self.find(name) is not None or self._is_taken(name)
+
+    def started(self, request: WrapperStarted, context: Context) -> bool:
+        """Take that the program runs."""
+        wrapper = self._of(context)
+        wrapper.pid, wrapper.tty = request.pid, request.tty
+        wrapper.doors.update(request.doors)
+        self._on_change(wrapper)
+        return True
+
+    def state(self, told: WrapperState, context: Context) -> None:
+        """Take what the program is doing."""
+        wrapper = self._of(context)
+        wrapper.state = told
+        self._on_change(wrapper)
+
+    async def step(self, told: StepTaken, context: Context) -> None:
+        """Take a step of typing a message."""
+        await self._on_step(self._of(context), told)
+
+    async def answered(self, request: Answered, context: Context) -> bool:
+        """Take the end of a turn."""
+        await self._on_answered(self._of(context), request)
+        return True
+
+    async def ended(self, request: WrapperEnded, context: Context) -> bool:
+        """Take that the program has ended."""
+        wrapper = self._of(context)
+        wrapper.has_ended = True
+        logger.info("%s has ended with %d", wrapper.name, request.status)
+        await self._identities.end(wrapper.name)
+        self._on_change(wrapper)
+        return True
+
+    def _of(self, context: Context) -> Wrapper:
+        for wrapper in self._known.values():
+            if wrapper.connection is context.connection:
+                return wrapper
+        raise ApiError(Reason.IDENTITY_UNKNOWN, "nobody has registered on this connection")
+
+
+def sighting(wrapper: Wrapper, event_id: str, now: datetime) -> Observation:
+    """Return what a wrapper says of its agent, as an observation."""
+    is_there = wrapper.is_there
+    return Observation(
+        event_id=event_id,
+        provider=wrapper.said.provider,
+        source_kind=SourceKind.PTY,
+        tier=SourceKind.PTY.tier,
+        observed_at=now,
+        session_key=wrapped_key(wrapper.name),
+        event_type=activity_event(wrapper.state.activity) if is_there else SESSION_ENDED,
+        source_event_id=event_id,
+        payload={"title": wrapper.state.title, "message": wrapper.state.why},
+        origin=Origin(
+            pid=wrapper.pid,
+            tty=wrapper.tty,
+            cwd=wrapper.said.cwd,
+            tmux_pane=wrapper.said.tmux_pane,
+            tmux_socket=wrapper.said.tmux.rsplit(",", 2)[0],
+        ),
+    )
+
+
+def _is_name(name: str) -> bool:
+    return (
+        0 < len(name) <= LONGEST_NAME
+        and name[0].isalnum()
+        and all(each.isalnum() or each in "-_." for each in name)
+        and name.lower() not in OUR_NAMES
+    )
+
+
+def _is_alive(pid: int) -> bool:
+    with contextlib.suppress(PermissionError):
+        try:
+            os.kill(pid, 0)
+        except (ProcessLookupError, OverflowError):
+            return False
+    return pid > 0
