@@ -16,7 +16,7 @@ from bullpen.agents.providers.copilot.facts import CopilotFact, subject
 from bullpen.agents.providers.values import clip, mapping, parse_time, text
 from bullpen.model.events import SESSION_ENDED
 
-__all__ = ["HOOK_EVENTS", "CopilotHook", "translate"]
+__all__ = ["HOOK_EVENTS", "CopilotHook", "own_name", "translate"]
 
 LONGEST_SESSION_ID: Final = 128
 
@@ -71,7 +71,7 @@ def translate(payload: object) -> CopilotHook | None:
     session_id = text(said.get("sessionId")) or text(said.get("session_id"))
     if not name or not 0 < len(session_id) <= LONGEST_SESSION_ID:
         raise ValueError("this is none of copilot's hooks")
-    name = _CLAUDES.get(name, name)
+    name = own_name(name)
     if name not in _MEANINGS:
         return None
     event_type, details = _meaning(name, said)
@@ -86,6 +86,11 @@ def translate(payload: object) -> CopilotHook | None:
             is_answer=name.startswith("postToolUse") and details.get("tool") == _QUESTION,
         ),
     )
+
+
+def own_name(event: str) -> str:
+    """Return what the program itself calls an event that may be told in Claude's words."""
+    return _CLAUDES.get(event, event)
 
 
 def _meaning(name: str, said: dict[str, Any]) -> tuple[str, dict[str, Any]]:
