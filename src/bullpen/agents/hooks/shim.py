@@ -24,7 +24,7 @@ import posix  # the part of `os` that is not Python
 import sys
 import time
 
-__all__ = ["main", "paths"]
+__all__ = ["is_ours", "main", "paths"]
 
 BUDGET_SECONDS = 0.1  # for the daemon: from the connection to its answer
 ASK_SECONDS = 0.8  # the same, if it is asked; it looks for half a second
@@ -361,7 +361,7 @@ def _take(socket: _socket.socket, answer: bytes) -> None:
 
 
 def _connect(path: str, seconds: float, *, is_given: bool) -> _socket.socket | None:
-    if not _is_ours(path.rpartition("/")[0], path, is_given=is_given):
+    if not is_ours(path.rpartition("/")[0], path, is_given=is_given):
         return None
     try:
         socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -389,7 +389,7 @@ def _exchange(socket: _socket.socket, line: bytes, until: float) -> bytes:
     return b""
 
 
-def _is_ours(directory: str, path: str, *, is_given: bool) -> bool:
+def is_ours(directory: str, path: str, *, is_given: bool) -> bool:
     """Tell whether nobody else could have put the socket there: anybody may write to /tmp.
 
     Where somebody has named the socket, the directory is theirs to choose.
