@@ -631,6 +631,12 @@ _MESSAGES = {
     "reply:screen": "What an agent answered is read off its screen, without what is drawn around.",
     "reply:failure": "The screen of an error, a limit or an interruption is no reply.",
     "mail:tasks": "Whatever asks for an answer is a task, whichever door it came through.",
+    # The programs' own doors
+    "door:codex": "A message becomes a turn of the thread that Codex's terminal shows.",
+    "door:draft": "What a user is typing stays as it is.",
+    "door:answer": "The answer is what was said last in the turn, whole; a failure is none.",
+    "door:approval": "What a program asks its user is never answered by a door.",
+    "door:lost": "Of a message whose server was lost nothing is claimed that is not known.",
     # The message
     "O-13": "A message may have fields beyond its schema.",
     "O-15": "A recipient and a text are a message.",

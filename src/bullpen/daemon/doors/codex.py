@@ -116,9 +116,10 @@ class CodexDoor:
             return several if shown.is_ambiguous else "it has no thread yet"
         if known.handing is not None:
             return "another message is being handed over"
-        if shown.status.type != appserver.ACTIVE:
-            return ""
-        return "a dialog is open" if shown.status.flags else "the agent is working"
+        if shown.status.type == appserver.ACTIVE and shown.status.flags:
+            return "a dialog is open"
+        is_working = shown.status.type == appserver.ACTIVE or known.link.turn_id
+        return "the agent is working" if is_working else ""
 
     async def hand_over(self, delivery: Delivery, note: Note) -> Handover:
         agent = delivery.recipient
@@ -130,7 +131,7 @@ class CodexDoor:
         message = delivery.message
         handing = _Handing(
             client_id=f"{message.id}:{delivery.attempt}",
-            before=known.link.reader.running(known.link.shown.thread_id),
+            before=known.link.turn_id,
         )
         known.handing = handing
         try:
@@ -192,9 +193,16 @@ class CodexDoor:
         if known is None:
             return
         known.stir()
-        status = known.link.shown.status if known.link.is_connected else None
-        activity = activity_of(status.event_type or "") if status is not None else None
-        self._on_activity(agent, activity or Activity.UNKNOWN, not self.is_open(agent))
+        self._on_activity(agent, _activity(known.link), not self.is_open(agent))
+
+
+def _activity(link: CodexLink) -> Activity:
+    if not link.is_connected:
+        return Activity.UNKNOWN
+    status = link.shown.status
+    if link.turn_id and status.type != appserver.ACTIVE:
+        return Activity.RUNNING  # its end is just being told
+    return activity_of(status.event_type or "") or Activity.UNKNOWN
 
 
 class _Handing(msgspec.Struct, kw_only=True):

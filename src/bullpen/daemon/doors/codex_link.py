@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bullpen.agents.providers.codex import appserver, turns
 from bullpen.agents.providers.codex.facts import mapping, text
@@ -114,6 +114,11 @@ class CodexLink:
         """Whether it is still to be expected, as right after its start."""
         return not (self._was_connected or self.is_gone)
 
+    @property
+    def turn_id(self) -> str:
+        """The turn that runs in the thread that is shown. Its end is told after the status."""
+        return self.reader.running(self.shown.thread_id)
+
     def start(self) -> None:
         """Connect, and stay connected."""
         self._task = asyncio.create_task(self._run(), name="codex:link")
@@ -148,8 +153,7 @@ class CodexLink:
 
     async def interrupt(self) -> bool:
         """Interrupt the turn that runs in the thread that is shown; whether it was."""
-        thread_id = self.shown.thread_id
-        turn_id = self.reader.running(thread_id)
+        thread_id, turn_id = self.shown.thread_id, self.turn_id
         connection = self._connection
         if connection is None or not turn_id:
             return False
@@ -280,10 +284,13 @@ class CodexLink:
                 return False  # nothing was said in it so far
             oldest_first = mapping(mapping(answer).get("thread")).get("turns")
             latest = oldest_first[::-1] if isinstance(oldest_first, list) else None
-        awaited = None if thread_id in self._young else self._awaited
-        for news in self.reader.recall(
-            thread_id, latest if isinstance(latest, list) else [], awaited
-        ):
+        recalled = self.reader.recall(
+            thread_id,
+            latest if isinstance(latest, list) else [],
+            None if thread_id in self._young else self._awaited,
+            is_active=self.shown.status.type == appserver.ACTIVE,
+        )
+        for news in recalled:
             self._tell(news)
         return True
 
@@ -304,7 +311,9 @@ class CodexLink:
             self._announce()
 
     def _announce(self) -> None:
-        state: Any = (self.is_connected, self.is_gone, self.shown.thread_id, self.shown.status)
+        shown = self.shown
+        link = (self.is_connected, self.is_gone)
+        state = (*link, shown.thread_id, shown.status, shown.is_ambiguous, bool(self.turn_id))
         if state != self._announced:
             self._announced = state
             self._changed()

@@ -143,12 +143,18 @@ class TurnReader:
         return None
 
     def recall(
-        self, thread_id: str, turns: Iterable[object], awaited: Collection[str] | None
+        self,
+        thread_id: str,
+        turns: Iterable[object],
+        awaited: Collection[str] | None,
+        *,
+        is_active: bool,
     ) -> list[TurnNews]:
         """Take the latest turns of a thread, as they were looked up, newest first.
 
         Of those that have ended, one is news only if it was awaited, by its id or by the mark of
-        what was said in it; None awaits all.
+        what was said in it; None awaits all. In a thread that is not active none runs, though the
+        last one of a server that was killed looks so.
         """
         news: list[TurnNews] = []
         for turn in reversed([mapping(each) for each in turns]):
@@ -159,6 +165,8 @@ class TurnReader:
             marks = {turn_id, *(text(each.get("clientId")) for each in known)}
             is_over = turn.get("status") != "inProgress"
             if is_over and awaited is not None and marks.isdisjoint(awaited):
+                continue
+            if not is_over and not is_active:
                 continue
             self._opened(thread_id, turn_id)
             found = [self._take(thread_id, turn_id, each, is_whole=True) for each in known]
