@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bullpen.api.locations import socket_path
 
-__all__ = ["NO_DAEMON", "ask", "tmux_status"]
+__all__ = ["NO_DAEMON", "ask", "is_ours", "tmux_status"]
 
 NO_DAEMON = "-"  # what stands in the status bar when there is nothing to say
 ANSWER_SECONDS = 0.15
@@ -38,7 +38,7 @@ def ask(path: str, method: str, *, timeout_seconds: float = ANSWER_SECONDS) -> o
     """Return what the daemon answers to a request without params; None if it does not in time."""
     deadline = time.monotonic() + timeout_seconds
     try:
-        if not _is_ours(path):
+        if not is_ours(path):
             return None
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(timeout_seconds)
@@ -50,7 +50,7 @@ def ask(path: str, method: str, *, timeout_seconds: float = ANSWER_SECONDS) -> o
     return answer.get("result") if isinstance(answer, dict) else None
 
 
-def _is_ours(path: str) -> bool:
+def is_ours(path: str) -> bool:
     """Whether it is no socket of somebody else."""
     return os.stat(path).st_uid == os.getuid()  # noqa: PTH116 - pathlib is not for the hot path
 

@@ -39,6 +39,11 @@ def _run(arguments: list[str]) -> int:
         if (line := tmux_status(arguments[1:])) is not None:
             sys.stdout.buffer.write(line.encode(errors="replace"))
             return 0
+    if arguments[:1] == ["mcp"]:
+        from bullpen.cli.pump import pump
+
+        if (code := pump(arguments[1:])) is not None:
+            return code
     gc.disable()  # until the command is loaded: what is imported is no garbage
     from bullpen.cli.group import run
 
