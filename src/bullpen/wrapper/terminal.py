@@ -44,7 +44,9 @@ class Watcher(Protocol):
 class Subscription:
     """All that is written from now on, for somebody who is attached."""
 
-    def __init__(self, terminal: "AgentTerminal") -> None:
+    def __init__(self, terminal: "AgentTerminal", *, is_viewer: bool = True) -> None:
+        self.is_viewer = is_viewer
+        """It is shown on a terminal, which answers what the program asks of terminals."""
         self._terminal = terminal
         self._pieces: deque[bytes] = deque()
         self._size = 0
@@ -96,6 +98,8 @@ class AgentTerminal:
         self.subscriptions: set[Subscription] = set()
         self.process: PtyProcess | None = None
         self.watcher: Watcher | None = None
+        self.painted_end = 0
+        """The offset behind the last byte that the emulator was given."""
         self.last_output = 0.0
         """By the loop's clock."""
         self._shows = shows
@@ -108,9 +112,9 @@ class AgentTerminal:
 
     # ------------------------------------------------------------------------------------ the seam
 
-    def subscribe(self) -> Subscription:
+    def subscribe(self, *, is_viewer: bool = True) -> Subscription:
         """Begin to hear what is written."""
-        subscription = Subscription(self)
+        subscription = Subscription(self, is_viewer=is_viewer)
         self.subscriptions.add(subscription)
         return subscription
 
@@ -172,10 +176,7 @@ class AgentTerminal:
         reads = 0
         while data := await process.read():
             self.last_output = loop.time()
-            if self._shows is not None:
-                await self._shows(data)
-            for subscription in tuple(self.subscriptions):
-                subscription.put(data)
+            await self.show(data)
             self.context.feed(data)
             if self._paints:
                 await self._paint(data)
@@ -184,6 +185,13 @@ class AgentTerminal:
             reads += 1
             if reads % READS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    async def show(self, data: bytes) -> None:
+        """Show bytes to whoever looks, as they are. The program has nothing to do with it."""
+        if self._shows is not None:
+            await self._shows(data)
+        for subscription in tuple(self.subscriptions):
+            subscription.put(data)
 
     async def _paint(self, data: bytes) -> None:
         if not self._loaded.is_set():
@@ -202,15 +210,18 @@ class AgentTerminal:
             if begin:
                 await asyncio.sleep(0)
             try:
-                self.emulator.feed(data[begin : begin + PIECE_BYTES])
+                piece = data[begin : begin + PIECE_BYTES]
+                self.painted_end += len(piece)
+                self.emulator.feed(piece)
                 await self._answer(self.emulator.take_answers())
-            except Exception:  # a native library, fed by anybody  # noqa: BLE001
+            except Exception:  # a native library, fed by anybody
                 logger.exception("the screen is not read any more")
                 self.emulator = None
 
     async def _answer(self, answers: bytes) -> None:
         """Give a terminal's answers where there is no terminal that gives its own."""
-        if answers and self._shows is None and not self.subscriptions and self.process is not None:
+        is_viewed = self._shows is not None or any(each.is_viewer for each in self.subscriptions)
+        if answers and not is_viewed and self.process is not None:
             with contextlib.suppress(PtyClosed, TimeoutError):  # who asks and does not listen
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await self.process.write(answers)
