@@ -23,7 +23,7 @@ from typing import Self, cast
 from bullpen.connection.errors import CommandNotFound
 from bullpen.errors import BullpenError
 
-__all__ = ["PtyClosed", "PtyProcess"]
+__all__ = ["EXEC_HELPER", "PtyClosed", "PtyProcess"]
 
 DEFAULT_TERM = "xterm-256color"
 READ_BYTES = 2**16
@@ -32,7 +32,8 @@ STEP_SECONDS = 0.25  # from SIGHUP to SIGTERM to SIGKILL: to the end in less tha
 MAX_LINE_BYTES = 4095 if sys.platform == "linux" else 1023  # with its end, where lines are edited
 POLL_SECONDS = 0.01  # nothing tells when the last of a group is gone; somebody has to look
 
-_HELPER = Path(__file__).with_name("pty_exec.py")
+EXEC_HELPER = Path(__file__).with_name("pty_exec.py")
+"""Becomes a program that dies with us; see there."""
 
 
 class PtyClosed(BullpenError):
@@ -49,6 +50,8 @@ class PtyProcess(asyncio.SubprocessProtocol):
     def __init__(self, command: Sequence[str], master: int) -> None:
         self.command = shlex.join(command)
         self.pid = 0
+        self.tty = ""
+        """The terminal, as programs on it know it."""
         self._fd = master
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.SubprocessTransport | None = None
@@ -94,6 +97,7 @@ class PtyProcess(asyncio.SubprocessProtocol):
             if is_raw:
                 tty.setraw(slave)
             process = cls(words, master)
+            process.tty = os.ttyname(slave)
             await process._start(words, slave, theirs, _environment(env, term), cwd)
             os.close(theirs)
             theirs = -1
@@ -124,7 +128,7 @@ class PtyProcess(asyncio.SubprocessProtocol):
     ) -> None:
         await self._loop.subprocess_exec(
             lambda: self,
-            *(sys.executable, "-I", "-S", str(_HELPER), str(report), str(os.getpid()), *words),
+            *(sys.executable, "-I", "-S", str(EXEC_HELPER), str(report), str(os.getpid()), *words),
             stdin=slave,
             stdout=slave,
             stderr=slave,

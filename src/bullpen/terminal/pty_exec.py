@@ -1,6 +1,6 @@
-"""Become another program, with standard input as the controlling terminal.
+"""Become another program, with standard input as the controlling terminal, if it is one.
 
-Run as a file by `pty.py`, in a session of its own: only the process itself can take a controlling
+Run as a file by `pty.py` and others, in a session of its own: only the process itself can take a controlling
 terminal, and Python does no work between fork and exec safely. `argv` is the descriptor on which a
 failure is told, the process id of who started us, and the command. It imports next to nothing, for
 it stands before every program that is started.
@@ -26,7 +26,8 @@ def main() -> None:
     report, parent, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     try:
         os.set_inheritable(report, False)  # that it closes says that the command runs
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         _die_with(parent)
         for number in _DEFAULTS:
             signal.signal(number, signal.SIG_DFL)

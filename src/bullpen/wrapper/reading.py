@@ -11,7 +11,7 @@ from bullpen.terminal.rules.engine import Verdict, decide
 from bullpen.terminal.rules.format import ProviderRules
 from bullpen.terminal.rules.layout import Layout
 from bullpen.terminal.rules.screen import Screen
-from bullpen.wrapper.status import LineStatus, Status, status_of
+from bullpen.wrapper.status import TAIL_BYTES, LineStatus, Status, last_line, status_of
 
 __all__ = ["LineReader", "Reading", "ScreenReader"]
 
@@ -74,20 +74,21 @@ class LineReader:
 
     def _is_as_it_came(self) -> bool:
         """Whether what was typed has been rubbed out again."""
-        from bullpen.wrapper.status import TAIL_BYTES, last_line
-
         return last_line(self._context.tail(TAIL_BYTES)) == self.status.prompt
 
 
 class ScreenReader:
     """Reads a program that paints a screen, by its provider's rules."""
 
-    def __init__(self, rules: ProviderRules) -> None:
+    def __init__(self, rules: ProviderRules | None = None) -> None:
         self.rules = rules
+        """As long as there are none, nothing is known."""
         self._has_begun = False
 
-    def read(self, screen: Screen) -> tuple[Reading, Verdict, str]:
+    def read(self, screen: Screen) -> tuple[Reading, Verdict | None, str]:
         """Return what a screen says, on what evidence, and what stands in its prompt box."""
+        if self.rules is None:
+            return Reading.of(Status.STARTING, "its screen is not read yet"), None, ""
         verdict = decide(screen, self.rules)
         prompt = Layout(screen, self.rules).prompt
         activity = verdict.activity

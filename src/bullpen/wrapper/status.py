@@ -75,7 +75,7 @@ class LineStatus:
     """The machine. What is typed and what is written are told to it in order."""
 
     def __init__(self, idle: re.Pattern[bytes]) -> None:
-        self._idle = idle
+        self.idle = idle
         self._since = 0  # a prompt before this offset is one of before
         self.status = Status.NOT_STARTED
         self.prompt = ""
@@ -112,6 +112,4 @@ class LineStatus:
 
     def is_prompt(self, tail: bytes) -> bool:
         """Whether output that ends so ends with a prompt, painted or plain."""
-        return bool(
-            tail and (self._idle.search(tail) or self._idle.search(last_line(tail).encode()))
-        )
+        return bool(tail and (self.idle.search(tail) or self.idle.search(last_line(tail).encode())))

@@ -66,7 +66,11 @@ class LineTurn:
         """Return the end, or after how many seconds to look again, or None: when it has written."""
         end = self.cut.end
         written = end - self.cut.begin
-        if reading.status is Status.IDLE and written and (self.has_echo or written > len(self._line)):
+        if (
+            reading.status is Status.IDLE
+            and written
+            and (self.has_echo or written > len(self._line))
+        ):
             if self._prompt_at is None or self._prompt_at[0] != end:
                 self._prompt_at = (end, last_output)
             wanted = pace.prompt if self._is_known_prompt() else pace.other_prompt

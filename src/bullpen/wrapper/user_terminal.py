@@ -35,6 +35,8 @@ class UserTerminal:
         self._fd = fd
         self._loop = asyncio.get_running_loop()
         self._modes: list[Any] = termios.tcgetattr(fd)
+        self._writing = asyncio.Lock()
+        self._waiters: set[asyncio.Future[None]] = set()
         self._is_raw = False
         self._is_open = True
 
@@ -98,6 +100,9 @@ class UserTerminal:
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
             os.close(self._fd)
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def read(self) -> bytes:
         """Return what was typed; nothing when the terminal is gone."""
@@ -111,33 +116,29 @@ class UserTerminal:
         return b""
 
     async def write(self, data: bytes) -> None:
-        """Show bytes as they are, waiting while the terminal takes none. Of one gone, nothing."""
-        try:
-            written = os.write(self._fd, data)
-        except BlockingIOError:
-            written = 0
-        except OSError:
-            return
-        if written < len(data):
-            await self._write_rest(memoryview(data)[written:])
+        """Show bytes as they are and whole, waiting while the terminal takes none.
 
-    async def _write_rest(self, view: memoryview) -> None:
-        while view and self._is_open:
-            await self._ready(self._loop.add_writer, self._loop.remove_writer)
-            try:
-                view = view[os.write(self._fd, view) :]
-            except BlockingIOError:
-                continue
-            except OSError:
-                return
+        On a terminal that is gone they are shown to nobody.
+        """
+        view = memoryview(data)
+        async with self._writing:
+            while view and self._is_open:
+                try:
+                    view = view[os.write(self._fd, view) :]
+                except BlockingIOError:
+                    await self._ready(self._loop.add_writer, self._loop.remove_writer)
+                except OSError:
+                    return
 
     async def _ready(
         self, add: Callable[[int, Callable[[], None]], object], remove: Callable[[int], object]
     ) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.add(waiter)
         add(self._fd, lambda: None if waiter.done() else waiter.set_result(None))
         try:
             await waiter
         finally:
+            self._waiters.discard(waiter)
             if self._is_open:
                 remove(self._fd)

@@ -1,0 +1,112 @@
+"""Being found by others: the entry in the registry, and the file that says which wrapper we are."""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from bullpen.agents.instances import Instance, Instances
+from bullpen.agents.processes import start_of
+from bullpen.agents.registry import AgentEntry, AgentRegistry
+from bullpen.errors import BullpenError
+from bullpen.wrapper.options import WrapperOptions
+from bullpen.wrapper.status import Status
+
+__all__ = ["Presence"]
+
+logger = logging.getLogger("bullpen.wrapper")
+
+
+class Presence:
+    """Our entries, from before the program's start until after its end.
+
+    Without them the agent runs all the same, so what goes wrong with them is only logged.
+    """
+
+    def __init__(self, options: WrapperOptions) -> None:
+        self._options = options
+        self._instances = Instances(options.paths.agents)
+        self._registry = AgentRegistry(instances=self._instances)
+        self._entry: AgentEntry | None = None
+        self._instance: Instance | None = None
+        self._status = Status.STARTING
+
+    @property
+    def port(self) -> int | None:
+        """The port the agent is announced at."""
+        return self._options.port if self._entry is None else self._entry.port
+
+    def socket(self, name: str) -> Path:
+        """Where the agent of a name can be attached to."""
+        return self._options.paths.agents / f"{name}.sock"
+
+    async def enter(self) -> None:
+        """Be in the registry."""
+        try:
+            self._entry = await asyncio.to_thread(self._enter)
+        except (BullpenError, OSError) as error:
+            logger.warning("others do not find us: %s", error)
+
+    async def name(self, name: str) -> None:
+        """Be known by a name."""
+        try:
+            await asyncio.to_thread(self._write, name)
+        except (BullpenError, OSError) as error:
+            logger.warning("we cannot be attached to: %s", error)
+
+    async def update(self, status: Status) -> None:
+        """Say what the program is doing."""
+        if self._entry is None or status is self._status:
+            return
+        self._status = status
+        try:
+            await asyncio.to_thread(self._registry.update_status, self._entry.agent_id, status)
+        except (BullpenError, OSError) as error:
+            logger.warning("our entry is not kept: %s", error)
+
+    async def leave(self) -> None:
+        """Be gone."""
+        try:
+            await asyncio.to_thread(self._leave)
+        except (BullpenError, OSError) as error:
+            logger.warning("our entry stays: %s", error)
+
+    def _enter(self) -> AgentEntry:
+        options, agent_type = self._options, self._options.profile.name
+        given = options.port
+        return self._registry.register(
+            self._registry.get_agent_id(agent_type, options.cwd),
+            agent_type,
+            options.profile.port if given is None else given,
+            Status.STARTING,
+            working_dir=options.cwd,
+            may_move=given is None,
+        )
+
+    def _write(self, name: str) -> None:
+        options = self._options
+        before = self._instance
+        self._instance = Instance(
+            name=name,
+            profile=options.profile.name,
+            pid=os.getpid(),
+            start=start_of(os.getpid()) or "",
+            socket=str(self.socket(name)),
+            agent_id=self._entry.agent_id if self._entry is not None else "",
+            port=self.port,
+            cwd=str(options.cwd),
+            log=str(options.output_path or ""),
+            is_detached=options.is_detached,
+        )
+        if before is not None and before.name != name:
+            self._instances.remove(before)
+        self._instances.write(self._instance)
+
+    def _leave(self) -> None:
+        if self._instance is not None:
+            Path(self._instance.socket).unlink(missing_ok=True)
+            self._instances.remove(self._instance)
+            self._instance = None
+        if self._entry is not None:
+            self._registry.unregister(self._entry.agent_id)
+            self._entry = None

@@ -1,0 +1,69 @@
+"""Signals to the wrapper, and job control: being stopped, going on, and a program that stops."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import Self
+
+from bullpen.wrapper.agent import WrappedAgent
+from bullpen.wrapper.user_terminal import UserTerminal
+
+__all__ = ["Signals"]
+
+_ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+class Signals:
+    """Hears signals for the length of a block."""
+
+    def __init__(self, agent: WrappedAgent, user: UserTerminal | None) -> None:
+        self._agent = agent
+        self._user = user
+        self._loop = asyncio.get_running_loop()
+        self._heard: list[int] = []
+
+    def __enter__(self) -> Self:
+        for number in _ENDS:
+            self._hear(number, self._agent.stop)
+        if self._user is not None:
+            self._hear(signal.SIGWINCH, self._resized)
+            self._hear(signal.SIGTSTP, self._stop)
+            self._hear(signal.SIGCONT, self._go_on)
+            if hasattr(os, "waitid"):  # macOS has none: there a program that stops itself hangs
+                self._hear(signal.SIGCHLD, self._child_changed)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in self._heard:
+            self._loop.remove_signal_handler(number)
+
+    def _hear(self, number: int, handler: object) -> None:
+        self._loop.add_signal_handler(number, handler)  # type: ignore[arg-type]
+        self._heard.append(number)
+
+    def _resized(self) -> None:
+        assert self._user is not None
+        self._agent.terminal.resize(*self._user.size)
+
+    def _stop(self) -> None:
+        """Stop, with the user's terminal as it was, until we are let go on."""
+        assert self._user is not None
+        self._user.stop()
+        self._resized()
+
+    def _go_on(self) -> None:
+        """Somebody stopped us without asking, and now lets us go on; the shell had the terminal."""
+        assert self._user is not None
+        self._user.make_raw()
+        self._resized()
+
+    def _child_changed(self) -> None:
+        """If the program stops itself, its user means to be back in the shell."""
+        with contextlib.suppress(ChildProcessError, OSError):
+            process = self._agent.process
+            options = os.WSTOPPED | os.WNOHANG
+            if os.waitid(os.P_PID, process.pid, options) is not None:
+                self._stop()
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGCONT)
