@@ -31,7 +31,11 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to be run beside the agent's, from before its start until after its end."""
+    """A program to be run beside the agent's, from before its start until after its end.
+
+    It has the environment and the directory of the agent. A Codex server that is told to end by a
+    signal waits for the turn it is at; a second signal ends it at once.
+    """
 
     command: tuple[str, ...]
     socket: Path
@@ -46,4 +50,6 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     beside: tuple[Beside, ...] = ()
     doors: dict[str, Any] = {}
     """What the daemon is told of it: `hooks`, `wake`, `mcp` (booleans), `app_server` (an address),
-    `http` (an address)."""
+    `http` (an address, with `http_password` for the user `opencode`)."""
+    note: str = ""
+    """Why it is given less than it could be, for the user."""

@@ -1,0 +1,35 @@
+"""How each agent program is started so that we see it exactly and reach it well.
+
+`plan_launch` makes the plan for one run. A program is given what it needs by its arguments, by its
+environment and by files in the private directory of the run; nothing is written to the user's own
+configuration, and what is configured there keeps working. One module for each program, `plain` for
+all the others. What was found out about them stands in `docs/howto/what-a-run-is-given.md`.
+"""
+
+from collections.abc import Callable
+
+from bullpen.agents.launch import claude, codex, copilot, gemini, opencode, plain
+from bullpen.agents.launching import Given, LaunchPlan
+from bullpen.model.states import Provider
+
+__all__ = ["plan_launch"]
+
+_PLANNERS: dict[Provider, Callable[[Given], LaunchPlan]] = {
+    Provider.CLAUDE: claude.plan,
+    Provider.CODEX: codex.plan,
+    Provider.COPILOT: copilot.plan,
+    Provider.GEMINI: gemini.plan,
+    Provider.OPENCODE: opencode.plan,
+}
+
+
+def plan_launch(given: Given) -> LaunchPlan:
+    """Return how to start a program, and write the files it is to be given.
+
+    It asks a program what it can do where versions differ, so it may take a tenth of a second, and
+    must not be called in a running loop.
+
+    Raises:
+        SettingsError: a file of the run cannot be written.
+    """
+    return _PLANNERS.get(given.profile.provider, plain.plan)(given)

@@ -1,0 +1,110 @@
+"""Claude Code: settings and servers of one run, and a helper in its background that wakes it.
+
+`--settings` counts once, the last one; so what the user gives there is read and merged with ours.
+`--mcp-config` counts each time, and takes every word up to the next option. Both are added to what
+is configured in files.
+"""
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from bullpen.agents import hooks as hooks_package
+from bullpen.agents.launch import ours, plain
+from bullpen.agents.launch.arguments import values_of, without
+from bullpen.agents.launch.environment import environment_of, identity_of
+from bullpen.agents.launch.files import write_json
+from bullpen.agents.launch.ours import SERVER, hooks_for
+from bullpen.agents.launching import Given, LaunchPlan
+
+__all__ = ["merge_settings", "plan", "wake_hook"]
+
+SUBCOMMANDS = (
+    "agents auth auto-mode doctor gateway install mcp plugin plugins project setup-token "
+    "ultrareview update upgrade"
+)
+WAKING = ("SessionStart", "Stop")
+"""When a helper is started: an agent that has just begun or ended its turn waits for the next."""
+WEEK_SECONDS = 7 * 24 * 3600
+WAITER = Path(hooks_package.__file__).with_name("waiter.py")
+
+
+def plan(given: Given) -> LaunchPlan:
+    """Return how to start Claude Code."""
+    if plain.is_subcommand(given, SUBCOMMANDS):
+        return plain.plan(given)
+    arguments = plain.arguments_of(given)
+    wanted = values_of(arguments, "--settings")
+    settings = _read_settings(wanted[-1], given.cwd) if wanted else {}
+    if settings is None:
+        return plain.plan(given)  # Claude Code says what is wrong with them, and ends
+    environment = environment_of(given, user_id=os.getuid())
+    merged = merge_settings(settings, _settings(hooks_for(given)))
+    settings_file = write_json(given.directory / "claude.json", merged)
+    servers = {SERVER: _server(identity_of(given, environment))}
+    mcp_file = write_json(given.directory / "claude-mcp.json", {"mcpServers": servers})
+    # In this order: the second option ends the first, which takes more than one word.
+    options = ("--mcp-config", str(mcp_file), "--settings", str(settings_file))
+    return LaunchPlan(
+        command=(*given.profile.command, *options, *without(arguments, "--settings")),
+        environment=environment,
+        doors={"hooks": True, "wake": True, "mcp": True},
+    )
+
+
+def merge_settings(user: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """Return settings in which both hold: lists are joined, and of two words the user's counts."""
+    merged = dict(user)
+    for key, value in ours.items():
+        theirs = merged.get(key)
+        if isinstance(theirs, dict) and isinstance(value, dict):
+            merged[key] = merge_settings(theirs, value)
+        elif isinstance(theirs, list) and isinstance(value, list):
+            merged[key] = [*theirs, *value]
+        else:
+            merged.setdefault(key, value)
+    return merged
+
+
+def wake_hook(python: str, waiter: Path) -> dict[str, Any]:
+    """Return the hook that runs the helper.
+
+    Its exit code 2 wakes the agent with what it wrote; an interpreter that cannot find a file
+    exits with that, too, so the file is looked for first.
+    """
+    file = shlex.quote(str(waiter))
+    command = f"[ ! -f {file} ] || exec {shlex.join([python, '-I', '-S'])} {file}"
+    return {
+        "type": "command",
+        "command": command,
+        "asyncRewake": True,
+        "timeout": WEEK_SECONDS,
+    }
+
+
+def _settings(hooks: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    waking = {event: [{"hooks": [wake_hook(sys.executable, WAITER)]}] for event in WAKING}
+    return {
+        "hooks": merge_settings(hooks, waking),
+        "permissions": {"allow": [f"mcp__{SERVER}"]},  # all tools of the server, and no others
+    }
+
+
+def _server(environment: dict[str, str]) -> dict[str, Any]:
+    program, *arguments = ours.MCP_COMMAND
+    return {"type": "stdio", "command": program, "args": arguments, "env": environment}
+
+
+def _read_settings(given: str, cwd: Path) -> dict[str, Any] | None:
+    """Return the settings the user gives, as JSON or in a file; None if they are neither."""
+    text = given.strip()
+    try:
+        if not text.startswith("{"):
+            text = (cwd / Path(given).expanduser()).read_text("utf-8")
+        settings = json.loads(text)
+    except (OSError, ValueError):
+        return None
+    return settings if isinstance(settings, dict) else None
