@@ -7,12 +7,10 @@ is configured in files.
 
 import json
 import os
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
-from bullpen.agents import hooks as hooks_package
+from bullpen.agents.hooks.waiter import EVENTS, wake_hook
 from bullpen.agents.launch import ours, plain
 from bullpen.agents.launch.arguments import values_of, without
 from bullpen.agents.launch.environment import environment_of, identity_of
@@ -20,16 +18,14 @@ from bullpen.agents.launch.files import write_json
 from bullpen.agents.launch.ours import SERVER, hooks_for
 from bullpen.agents.launching import Given, LaunchPlan
 
-__all__ = ["merge_settings", "plan", "wake_hook"]
+__all__ = ["merge_settings", "plan"]
 
 SUBCOMMANDS = (
     "agents auth auto-mode doctor gateway install mcp plugin plugins project setup-token "
     "ultrareview update upgrade"
 )
-WAKING = ("SessionStart", "Stop")
-"""When a helper is started: an agent that has just begun or ended its turn waits for the next."""
-WEEK_SECONDS = 7 * 24 * 3600
-WAITER = Path(hooks_package.__file__).with_name("waiter.py")
+WOKEN_BY = "A message for you has come through bullpen:"
+SHOWN_AS = "a message for you"
 
 
 def plan(given: Given) -> LaunchPlan:
@@ -69,24 +65,9 @@ def merge_settings(user: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]
     return merged
 
 
-def wake_hook(python: str, waiter: Path) -> dict[str, Any]:
-    """Return the hook that runs the helper.
-
-    Its exit code 2 wakes the agent with what it wrote; an interpreter that cannot find a file
-    exits with that, too, so the file is looked for first.
-    """
-    file = shlex.quote(str(waiter))
-    command = f"[ ! -f {file} ] || exec {shlex.join([python, '-I', '-S'])} {file}"
-    return {
-        "type": "command",
-        "command": command,
-        "asyncRewake": True,
-        "timeout": WEEK_SECONDS,
-    }
-
-
 def _settings(hooks: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    waking = {event: [{"hooks": [wake_hook(sys.executable, WAITER)]}] for event in WAKING}
+    wake = wake_hook(WOKEN_BY, SHOWN_AS)
+    waking = {event: [{"hooks": [wake]}] for event in EVENTS}
     return {
         "hooks": merge_settings(hooks, waking),
         "permissions": {"allow": [f"mcp__{SERVER}"]},  # all tools of the server, and no others

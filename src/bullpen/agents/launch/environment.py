@@ -28,11 +28,16 @@ _OF_A_PARENT = frozenset(
         "CLAUDE_CODE_CHILD_SESSION",
         "CLAUDE_CODE_ENTRYPOINT",
         "CLAUDE_CODE_EXECPATH",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
         "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_CODE_SSE_PORT",
         "CLAUDE_EFFORT",
+        "CLAUDE_ENV_FILE",
         "CLAUDE_PROJECT_DIR",
         "CODEX_APPLY_PATCH_PRESERVE_LINE_ENDINGS",
         "CODEX_CI",
+        "CODEX_SANDBOX",
+        "CODEX_SANDBOX_NETWORK_DISABLED",
         "CODEX_SESSION_ID",
         "CODEX_THREAD_ID",
         "CODEX_TOOL_CALL_ID",
@@ -46,6 +51,7 @@ _OF_A_PARENT = frozenset(
         "GEMINI_CLI_NO_RELAUNCH",
         "OPENCODE",
         "OPENCODE_PID",
+        SECRET,
     }
 )
 
@@ -64,7 +70,8 @@ def identity_of(given: Given, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _who(given: Given) -> dict[str, str]:
-    return {SECRET: given.secret, AGENT: given.name}
+    who = {AGENT: given.name}
+    return who | {SECRET: given.secret} if given.secret else who
 
 
 def _where(environment: Mapping[str, str], given: Given, user_id: int) -> dict[str, str]:
