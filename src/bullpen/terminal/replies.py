@@ -22,7 +22,14 @@ from bullpen.model.turns import TurnEnd
 from bullpen.terminal.conversations import Block, BlockKind, Conversation, read_conversation
 from bullpen.terminal.wraps import unwrapped
 
-__all__ = ["CUT_MARK", "Failure", "FailureKind", "failure_on_screen", "reply_on_screen"]
+__all__ = [
+    "CUT_MARK",
+    "Failure",
+    "FailureKind",
+    "end_of_reply_on_screen",
+    "failure_on_screen",
+    "reply_on_screen",
+]
 
 CUT_MARK = "…"
 """The first line of a reply whose beginning cannot be seen any more."""
@@ -79,6 +86,28 @@ def reply_on_screen(
         return _plain_reply(lines, message)
     found = _find(conversation.blocks, _squeezed(message))
     return None if found is None else _last_words(conversation, *found)
+
+
+def end_of_reply_on_screen(
+    lines: Sequence[str], provider: Provider, *, width: int = 0
+) -> str | None:
+    """Return the end of a reply that has scrolled its own message away, after `CUT_MARK`.
+
+    None if somebody's message is still there: then it may be the reply to that one.
+    """
+    conversation = read_conversation(lines, provider, width)
+    if conversation is None:
+        return None
+    blocks = conversation.blocks
+    if any(block.kind is BlockKind.ASKED for block in blocks):
+        return None
+    at = next((at for at, block in enumerate(blocks) if block.lines), len(blocks))
+    first = blocks[at] if at < len(blocks) else None
+    is_cut = first is not None and (
+        first.kind is BlockKind.CUT
+        or (first.kind is BlockKind.SAID and provider is Provider.OPENCODE)
+    )
+    return _last_words(conversation, at if is_cut else -1, first.lines if first and is_cut else [])
 
 
 def failure_on_screen(

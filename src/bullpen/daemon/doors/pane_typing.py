@@ -1,0 +1,159 @@
+"""One message on its way into one pane, driven by what the pane shows."""
+
+import asyncio
+
+import msgspec
+
+from bullpen.daemon.doors.pane import BY, Look, Paces, PaneGone, PaneTerminal
+from bullpen.mail.doors import Handed, Handover, Note
+from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
+from bullpen.model.states import Activity
+from bullpen.terminal.injection import (
+    Injection,
+    Move,
+    Outcome,
+    Prepared,
+    Sight,
+    Stage,
+    Typed,
+    manners_of,
+    prepare,
+    sight_of,
+)
+from bullpen.terminal.replies import reply_on_screen
+
+__all__ = ["BEGUN", "PaneTyping"]
+
+BEGUN = (Activity.RUNNING, Activity.WAITING_APPROVAL, Activity.WAITING_INPUT)
+"""What an agent is doing once it has begun a turn."""
+
+_KEYS = {Move.SUBMIT: "Enter", Move.CLEAR: "C-u"}
+
+
+class PaneTyping:
+    """One message on its way into one pane."""
+
+    def __init__(
+        self, terminal: PaneTerminal, delivery: Delivery, note: Note, paces: Paces, *, leftover: str
+    ) -> None:
+        self._terminal = terminal
+        self._message = delivery.message
+        self._note = note
+        self._paces = paces
+        self._leftover = leftover
+        self._loop = asyncio.get_running_loop()
+        self._was_ready = False
+        self._look: Look | None = None
+        self.text = ""
+        self.is_pasted = False
+        self.has_begun = False
+        """The agent was seen at work on it."""
+
+    def broken_off(self, outcome: Handed, reason: str) -> Handover:
+        """Say what became of it if something went wrong: once pasted, nobody knows."""
+        return Handover(Handed.UNSURE if self.is_pasted else outcome, reason)
+
+    async def run(self) -> Handover:
+        """Type it, and return what came of that."""
+        await self._terminal.check()
+        look = await self._terminal.look()
+        manners = msgspec.structs.replace(
+            manners_of(self._terminal.provider), ready_timeout=self._paces.ready
+        )
+        injection = Injection(self._prepare(look), manners, self._loop.time())
+        outcome = await self._inject(injection, look)
+        if not outcome.is_delivered:
+            reason = self._why(injection, outcome)
+            return Handover(Handed.UNSURE if outcome.is_in_box else Handed.NOT_READY, reason)
+        data = {"enters": injection.submits, **self._shown()}
+        await self._note(
+            ReceiptState.SUBMITTED, Evidence(BY, "the prompt box has let go of it", data)
+        )
+        await self._wait_until_seen()
+        return Handover(Handed.TAKEN)
+
+    def _prepare(self, look: Look) -> Prepared:
+        message = self._message
+        typed = prepare(message.content, message.from_agent, is_bracketed=look.is_bracketed)
+        self.text = typed.text
+        return typed
+
+    async def _inject(self, injection: Injection, look: Look) -> Outcome:
+        while True:
+            done = injection.step(self._sight(injection, look), self._loop.time())
+            if isinstance(done, Outcome):
+                return done
+            if isinstance(done, Typed):
+                await self._press(done.move, injection.message)
+            await asyncio.sleep(self._paces.look)
+            look = self._look = await self._terminal.look()
+
+    def _sight(self, injection: Injection, look: Look) -> Sight:
+        self._look = look
+        if look.obstacle:
+            return Sight.DIALOG  # nothing is to be pressed, whatever is on the screen
+        sight = sight_of(look.verdict, look.box, self.text, leftover=self._leftover)
+        if injection.stage is Stage.WAITING:
+            # Screens flicker: it counts if it is so twice.
+            was_ready, self._was_ready = self._was_ready, sight is Sight.READY
+            if sight is Sight.READY and not was_ready:
+                return Sight.BUSY
+        return sight
+
+    async def _press(self, move: Move, message: Prepared) -> None:
+        if move is not Move.PASTE:
+            await self._terminal.press(_KEYS[move])
+            return
+        await self._paste(message)
+        what = "pasted into its prompt box"
+        if message.is_flattened:
+            what += ", its lines joined"
+        data = {"bytes": len(message.text.encode()), **self._shown()}
+        await self._note(ReceiptState.INJECTED, Evidence(BY, what, data))
+
+    async def _paste(self, message: Prepared) -> None:
+        try:
+            await self._terminal.paste(message.text)
+        except PaneGone:
+            raise
+        except BaseException:
+            self.is_pasted = True  # it may be
+            raise
+        self.is_pasted = True
+
+    def _why(self, injection: Injection, outcome: Outcome) -> str:
+        look = self._look
+        if look is not None and look.obstacle:
+            return look.obstacle
+        if injection.submits or self.is_pasted or look is None or not look.verdict.not_ready:
+            return outcome.reason
+        return look.verdict.not_ready
+
+    async def _wait_until_seen(self) -> None:
+        """Look for a sign that the agent has it. There may be none; then its end will be one."""
+        deadline = self._loop.time() + self._paces.seen
+        look = self._look
+        while look is not None:
+            if look.verdict.activity in BEGUN:
+                self.has_begun = True
+                evidence = Evidence(BY, look.verdict.reason, self._shown())
+                return await self._note(ReceiptState.SEEN, evidence)
+            if self._is_in(await self._terminal.history(), look):
+                evidence = Evidence(BY, "it stands in the conversation", self._shown())
+                return await self._note(ReceiptState.SEEN, evidence)
+            if self._loop.time() >= deadline:
+                return None
+            await asyncio.sleep(self._paces.look)
+            look = self._look = await self._terminal.look()
+        return None
+
+    def _is_in(self, lines: list[str], look: Look) -> bool:
+        said = reply_on_screen(lines, self.text, self._terminal.provider, width=look.width)
+        return said is not None
+
+    def _shown(self) -> dict[str, object]:
+        """What on the screen it is known by."""
+        if self._look is None:
+            return {}
+        verdict = self._look.verdict
+        return {"rule": verdict.rule or "", "lines": [each.text for each in verdict.evidence]}
