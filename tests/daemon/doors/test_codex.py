@@ -190,6 +190,28 @@ async def test_a_first_turn_that_ended_before_we_joined_is_told_all_the_same(hom
         assert ear.ends == [(TurnEnd.DONE, "an answer")]
 
 
+async def test_a_turn_that_only_looks_interrupted_is_not_told_to_be(home: Path) -> None:
+    async with opened(home) as (codex, door, ear):
+        codex.misjudges = True
+        codex.say_as_user("t1", "typed by hand")
+        await eventually(
+            lambda: len(codex.asked("thread/turns/list")) >= 2
+        )  # it was looked at twice
+        codex.answer("t1", "an answer")
+        codex.end("t1")
+        await ear.until_open(door)
+        assert ear.ends == [(TurnEnd.DONE, "an answer")]
+
+
+async def test_a_first_turn_that_was_interrupted_before_we_joined_is_told_too(home: Path) -> None:
+    async with opened(home) as (codex, _door, ear):
+        codex.say_as_user("t1", "typed by hand")
+        codex.end("t1", "interrupted")
+        await ear.until(lambda: bool(ear.ends))
+        assert ear.ends == [(TurnEnd.INTERRUPTED, "")]
+        assert ear.prompts == ["typed by hand"]
+
+
 async def test_a_message_that_meets_a_turn_of_the_users_is_said_to_be_in_that(home: Path) -> None:
     async with opened(home) as (codex, door, ear):
         handing = asyncio.create_task(ear.hand_over(door, "me too"))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bullpen.agents.providers.codex import appserver, turns
 from bullpen.agents.providers.codex.facts import mapping, text
@@ -45,6 +45,7 @@ SETTLE_SECONDS: Final = 2.0
 MOST_FAILURES: Final = 8
 STEADY_SECONDS: Final = 10.0  # a server that was there for so long is not one that fails at once
 JOIN_SECONDS: Final = 0.05  # to the next attempt to join a thread whose first turn runs
+DOUBT_SECONDS: Final = 1.0
 READS_AT_ONCE: Final = 20
 MOST_AWAITED: Final = 100
 
@@ -96,6 +97,7 @@ class CodexLink:
         self._marks: dict[str, None] = {}  # of what we said ourselves
         self._joined: set[str] = set()
         self._young: set[str] = set()  # threads in which nothing was said when we came
+        self._doubted: dict[str, float] = {}  # threads to look at again, and when
         self._connection: Connection | None = None
         self._is_settled = False
         self._was_connected = False
@@ -239,6 +241,7 @@ class CodexLink:
         self._connection = None
         self._is_settled = False
         self._joined.clear()
+        self._doubted.clear()
         self.reader.forget()
         self._announce()
 
@@ -251,11 +254,13 @@ class CodexLink:
                 await self._read(connection, thread_id)
         self.shown.settle()
         thread_id = self.shown.thread_id
+        if thread_id in self._doubted:
+            return await self._look_again(connection, thread_id)
         if not thread_id or thread_id in self._joined:
             return None
         if await self._join(connection, thread_id):
             self._joined.add(thread_id)
-            return None
+            return DOUBT_SECONDS if thread_id in self._doubted else None
         self._young.add(thread_id)
         return JOIN_SECONDS if self.shown.status.type == appserver.ACTIVE else None
 
@@ -284,15 +289,34 @@ class CodexLink:
                 return False  # nothing was said in it so far
             oldest_first = mapping(mapping(answer).get("thread")).get("turns")
             latest = oldest_first[::-1] if isinstance(oldest_first, list) else None
+        found = latest if isinstance(latest, list) else []
+        if turns.is_doubtful(found):
+            self._doubted[thread_id] = asyncio.get_running_loop().time() + DOUBT_SECONDS
+        self._recall(thread_id, found)
+        return True
+
+    async def _look_again(self, connection: Connection, thread_id: str) -> float | None:
+        """Find out whether a turn was interrupted that may only have been about to begin."""
+        left = self._doubted[thread_id] - asyncio.get_running_loop().time()
+        if left > 0:
+            return left
+        del self._doubted[thread_id]
+        with suppress(RemoteError):
+            answer = await connection.request(turns.TURNS, turns.turns_params(thread_id))
+            latest = mapping(answer).get("data")
+            self._recall(thread_id, latest if isinstance(latest, list) else [], is_sure=True)
+        return None
+
+    def _recall(self, thread_id: str, latest: list[Any], *, is_sure: bool = False) -> None:
         recalled = self.reader.recall(
             thread_id,
-            latest if isinstance(latest, list) else [],
+            latest,
             None if thread_id in self._young else self._awaited,
             is_active=self.shown.status.type == appserver.ACTIVE,
+            is_sure=is_sure,
         )
         for news in recalled:
             self._tell(news)
-        return True
 
     # ----------------------------------------------------------------------------- being told
 

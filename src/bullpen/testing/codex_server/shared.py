@@ -44,6 +44,9 @@ class SharedCodex:
         self._joined: dict[str, list[Connection]] = {}
         self._threads: dict[str, dict[str, Any]] = {}
         self._turns: dict[str, list[dict[str, Any]]] = {}
+        self.misjudges = False
+        """Whether it calls a turn that runs interrupted when it is looked up, as the real one does
+        with one that is just beginning."""
         self._refused: dict[str, str] = {}
         self._held: set[str] = set()
         self._numbers = itertools.count(1)
@@ -197,7 +200,7 @@ class SharedCodex:
         return {"thread": self._thread(params)}
 
     def _resume(self, params: Any, peer: Connection) -> dict[str, Any]:
-        thread, turns = self._thread(params), self._turns[params["threadId"]]
+        thread, turns = self._thread(params), self._look_up(params["threadId"])
         if not turns:
             thread_id = params["threadId"]
             raise RpcError(INVALID_REQUEST, f"no rollout found for thread id {thread_id}")
@@ -209,7 +212,7 @@ class SharedCodex:
 
     def _list_turns(self, params: Any, _peer: Connection) -> dict[str, Any]:
         self._thread(params)
-        if not (turns := self._turns[params["threadId"]]):
+        if not (turns := self._look_up(params["threadId"])):
             raise RpcError(INVALID_REQUEST, "thread is not materialized yet")
         return {"data": turns[::-1][: params.get("limit", 25)], "nextCursor": None}
 
@@ -244,6 +247,11 @@ class SharedCodex:
         if thread_id not in self._threads:
             raise RpcError(INVALID_REQUEST, f"thread not found: {thread_id}")
         return self._threads[thread_id]
+
+    def _look_up(self, thread_id: str) -> list[dict[str, Any]]:
+        wrong = {"status": "interrupted"} if self.misjudges and self._running(thread_id) else {}
+        turns = self._turns[thread_id]
+        return [*turns[:-1], turns[-1] | wrong] if turns else []
 
     def _next_turn(self, thread_id: str) -> str:
         running = self._running(thread_id)

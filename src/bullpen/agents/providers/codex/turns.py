@@ -5,7 +5,7 @@ comes whole when it is said (`item/completed`); the last of it is the answer, wh
 said on the way. Each beginning and each end is told once, whether it is heard or looked up later.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ __all__ = [
     "TurnNews",
     "TurnReader",
     "introduction",
+    "is_doubtful",
     "resume_params",
     "start_params",
     "turns_params",
@@ -149,15 +150,20 @@ class TurnReader:
         awaited: Collection[str] | None,
         *,
         is_active: bool,
+        is_sure: bool = False,
     ) -> list[TurnNews]:
         """Take the latest turns of a thread, as they were looked up, newest first.
 
         Of those that have ended, one is news only if it was awaited, by its id or by the mark of
         what was said in it; None awaits all. In a thread that is not active none runs, though the
-        last one of a server that was killed looks so.
+        last one of a server that was killed looks so. And one that is just beginning looks
+        interrupted: the newest is believed to be so only if this is a look that is `sure`.
         """
         news: list[TurnNews] = []
-        for turn in reversed([mapping(each) for each in turns]):
+        looked_up = [mapping(each) for each in turns]
+        if is_doubtful(looked_up) and (is_active or not is_sure):
+            del looked_up[0]
+        for turn in reversed(looked_up):
             turn_id, items = text(turn.get("id")), turn.get("items")
             if not turn_id or turn_id in self._ended:
                 continue
@@ -225,6 +231,11 @@ class TurnReader:
             if len(self._open) > MOST_TURNS:
                 del self._open[next(iter(self._open))]
         return found
+
+
+def is_doubtful(latest: Sequence[object]) -> bool:
+    """Whether the newest of the turns that were looked up may only be about to begin."""
+    return bool(latest) and mapping(latest[0]).get("status") == "interrupted"
 
 
 def introduction(version: str) -> dict[str, Any]:
