@@ -173,15 +173,6 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         _meta("its port; 0 for a free one, which stands in `bullpend.mcp-port`", ge=0, le=65_535),
     ] = 0
-    idle_seconds: Annotated[
-        float,
-        _meta(
-            "after how many seconds without traffic, and with nothing to answer, a peer is hung "
-            "up on; `bullpen mcp` comes back by itself",
-            gt=0,
-            le=86_400,
-        ),
-    ] = 120.0
 
 
 class CliSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ PATH = "/mcp"
 BACKLOG = 128
 STOP_SECONDS = 1
 TOOLS_KEY = "bullpen.tools"
+WATCHER = "_shutdown_watcher"
 
 
 async def serve_http(client: Client, tools: Tools, paths: Paths, port: int) -> None:
@@ -83,8 +84,16 @@ async def _run(
     finally:  # the sessions have ended, and with them what was still being answered
         server.should_exit = True
         await asyncio.wait([serving], timeout=STOP_SECONDS + 1)
-        serving.cancel()
-        await asyncio.wait([serving])
+        left = [serving, *_watchers()]
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left)
+
+
+def _watchers() -> "list[asyncio.Task[Any]]":
+    """Return what sse-starlette leaves behind: it looks for the end of a server for ever."""
+    tasks = asyncio.all_tasks()
+    return [each for each in tasks if getattr(each.get_coro(), "__name__", "") == WATCHER]
 
 
 def _make_server(

@@ -6,7 +6,8 @@ requests in the envelope of newer protocols, is served by the SDK from then on; 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -48,13 +49,16 @@ def framer() -> LineFramer:
 class Peer:
     """One peer, as long as it is there."""
 
-    def __init__(self, tools: Tools, *, idle_seconds: float) -> None:
+    def __init__(
+        self, tools: Tools, *, idle_seconds: float, now: Callable[[], float] | None = None
+    ) -> None:
         self._tools = tools
         self._idle_seconds = idle_seconds
+        self._now = now or asyncio.get_running_loop().time
         self._session: Session | None = None
         self._has_spoken = False
         self._outstanding = 0
-        self._last_traffic = asyncio.get_running_loop().time()
+        self._last_traffic = self._now()
 
     @property
     def builder(self) -> Builder:
@@ -68,21 +72,22 @@ class Peer:
             .on_message(self._handle)
         )
 
+    @property
+    def seconds_left(self) -> float:
+        """How long it may say nothing; it has all its time as long as it waits for an answer."""
+        if self._outstanding:
+            return self._idle_seconds
+        return self._last_traffic + self._idle_seconds - self._now()
+
     async def watch(self, connection: Connection) -> None:
         """Hang up when nothing was said for long, and nothing is to be answered."""
-        loop = asyncio.get_running_loop()
-        while True:
-            left = self._last_traffic + self._idle_seconds - loop.time()
-            if self._outstanding:
-                left = self._idle_seconds
-            elif left <= 0:
-                connection.close_soon()
-                return
+        while (left := self.seconds_left) > 0:  # noqa: ASYNC110 - time is what is waited for
             await asyncio.sleep(left)
+        connection.close_soon()
 
     def _see(self, message: Message, _context: Context | None, _size: int) -> bool:
         """Look at whatever comes, in its order; the hello is for nobody else."""
-        self._last_traffic = asyncio.get_running_loop().time()
+        self._last_traffic = self._now()
         is_first, self._has_spoken = not self._has_spoken, True
         if not isinstance(message, Notification) or message.method != HELLO:
             return False
@@ -106,7 +111,7 @@ class Peer:
             return None
         if self._session is None and _is_of_the_protocol(message.method, params):
             self._session = Session(self._tools, context.connection.notify)
-            context.connection.spawn(self._session.run(), name="sdk", fatal=True)
+            context.connection.spawn(_drive(self._session), name="sdk", fatal=True)
         self._outstanding += 1
         try:
             if self._session is None:
@@ -120,7 +125,19 @@ class Peer:
             raise
         finally:
             self._outstanding -= 1
-            self._last_traffic = asyncio.get_running_loop().time()
+            self._last_traffic = self._now()
+
+
+async def _drive(session: Session) -> None:
+    """Let the SDK serve a session. The first one has it imported, in a thread."""
+    sdk = await asyncio.to_thread(_load)
+    await sdk.drive(session)
+
+
+def _load() -> ModuleType:
+    from bullpen.servers.mcp import sdk
+
+    return sdk
 
 
 def _is_of_the_protocol(method: str, params: Any) -> bool:

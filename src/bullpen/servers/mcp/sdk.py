@@ -1,19 +1,17 @@
-"""The official SDK: the one place that knows it. Importing this takes a second; see `session`."""
+"""The official SDK: the one place that knows it. Importing this takes a second; see `peer`."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from typing import Any
 
-import anyio
-import mcp_types as types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from msgspec import UNSET
-from pydantic import ValidationError
 
 from bullpen.connection import RpcError
 from bullpen.jsonrpc.errors import INVALID_REQUEST
@@ -69,29 +67,29 @@ def make_server(find_tools: FindTools) -> "Server[Any]":
 
 async def drive(session: Session) -> None:
     """Let the SDK serve a session until this is cancelled."""
-    into, inbound = anyio.create_memory_object_stream[SessionMessage | Exception]()
-    outbound, out = anyio.create_memory_object_stream[SessionMessage]()
     server = make_server(lambda tools: tools)
-    async with into, inbound, outbound, out, anyio.create_task_group() as group:
-        group.start_soon(_feed, session, into)
-        group.start_soon(_hear, session, out)
-        await server.run(inbound, outbound, server.create_initialization_options())
-        group.cancel_scope.cancel()
+    async with create_client_server_memory_streams() as ((out, into), (inbound, outbound)):
+        feeding = asyncio.create_task(_feed(session, into.send), name="mcp:feed")
+        hearing = asyncio.create_task(_hear(session, out), name="mcp:hear")
+        try:
+            await server.run(inbound, outbound, server.create_initialization_options())
+        finally:
+            feeding.cancel()
+            hearing.cancel()
+            await asyncio.wait([feeding, hearing])
 
 
-async def _feed(
-    session: Session, into: "MemoryObjectSendStream[SessionMessage | Exception]"
-) -> None:
+async def _feed(session: Session, send: Callable[[SessionMessage], Awaitable[None]]) -> None:
     metadata = ServerMessageMetadata(request_context=session.tools)
     while True:
         said = await session.unread.get()
         try:
             message = _message(said)
-        except ValidationError:
+        except ValueError:  # as of a text that is none
             refusal = RpcError(INVALID_REQUEST, "Invalid Request: not readable")
             session.settle(said.number, error=refusal)
         else:
-            await into.send(SessionMessage(message, metadata))
+            await send(SessionMessage(message, metadata))
 
 
 def _message(said: Said) -> types.JSONRPCRequest | types.JSONRPCNotification:
@@ -102,9 +100,9 @@ def _message(said: Said) -> types.JSONRPCRequest | types.JSONRPCNotification:
     )
 
 
-async def _hear(session: Session, out: "MemoryObjectReceiveStream[SessionMessage]") -> None:
+async def _hear(session: Session, out: AsyncIterable[SessionMessage | Exception]) -> None:
     async for each in out:
-        match each.message:
+        match each.message if isinstance(each, SessionMessage) else None:
             case types.JSONRPCResponse(id=number, result=result):
                 session.settle(number, result)
             case types.JSONRPCError(id=number, error=error):
@@ -125,13 +123,15 @@ async def _reporting_progress(context: _Context) -> AsyncIterator[None]:
             await asyncio.sleep(PROGRESS_SECONDS)
             await context.session.report_progress(step, message="waiting for the answer")
 
-    if not (context.meta and context.meta.get("progress_token") is not None):
+    if context.meta is None or context.meta.get("progress_token") is None:
         yield
         return
-    async with anyio.create_task_group() as group:
-        group.start_soon(report)
+    reporting = asyncio.create_task(report(), name="mcp:progress")
+    try:
         yield
-        group.cancel_scope.cancel()
+    finally:
+        reporting.cancel()
+        await asyncio.wait([reporting])
 
 
 def _result(answer: Answer) -> types.CallToolResult:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from bullpen.api.client import Client
 from bullpen.api.peers import authorize_owner, peer_pid
 from bullpen.api.runtime import Paths
-from bullpen.api.settings import McpSettings
+from bullpen.api.settings import MailSettings, Settings
 from bullpen.connection import Builder, SocketTransport, Transport, listen_unix
 from bullpen.errors import BullpenError
 from bullpen.servers.mcp.peer import Peer, framer
-from bullpen.servers.mcp.tools import SEND_SECONDS, Caller, Tools
+from bullpen.servers.mcp.tools import Caller, Tools
 
 if TYPE_CHECKING:
     from bullpen.connection.transports.stream import Reader, Writer
@@ -34,20 +34,16 @@ OpenClient = Callable[[int], AbstractAsyncContextManager[Client]]
 async def serve(
     open_client: OpenClient,
     paths: Paths,
-    settings: McpSettings,
+    settings: Settings,
     *,
-    send_seconds: float = SEND_SECONDS,
     look_seconds: float = LOOK_SECONDS,
 ) -> None:
-    """Serve MCP until this is cancelled. What cannot be served is logged, and tried again.
-
-    A message is to be accepted within `send_seconds`.
-    """
+    """Serve MCP until this is cancelled. What cannot be served is logged, and tried again."""
     async with asyncio.TaskGroup() as group:
-        peers = _Peers(open_client, settings.idle_seconds, send_seconds)
+        peers = _Peers(open_client, settings.mail)
         group.create_task(_serve_socket(peers, paths.mcp_socket, look_seconds))
-        if settings.http:
-            group.create_task(_serve_http(open_client, paths, settings, send_seconds))
+        if settings.mcp.http:
+            group.create_task(_serve_http(open_client, paths, settings))
 
 
 async def _serve_socket(peers: Builder, path: Path, look_seconds: float) -> None:
@@ -62,15 +58,13 @@ async def _serve_socket(peers: Builder, path: Path, look_seconds: float) -> None
             await asyncio.sleep(look_seconds)
 
 
-async def _serve_http(
-    open_client: OpenClient, paths: Paths, settings: McpSettings, send_seconds: float
-) -> None:
+async def _serve_http(open_client: OpenClient, paths: Paths, settings: Settings) -> None:
     from bullpen.servers.mcp.http import serve_http
 
     async with open_client(0) as client:
-        tools = Tools(client, Caller(), send_seconds=send_seconds)
+        tools = Tools(client, Caller(), send_seconds=settings.mail.send_seconds)
         try:
-            await serve_http(client, tools, paths, settings.http_port)
+            await serve_http(client, tools, paths, settings.mcp.http_port)
         except (OSError, BullpenError) as error:
             logger.error("MCP cannot be served over HTTP: %s", error)
 
@@ -78,19 +72,18 @@ async def _serve_http(
 class _Peers(Builder):
     """Describes the connection of each peer anew: what one has said is not for another."""
 
-    def __init__(self, open_client: OpenClient, idle_seconds: float, send_seconds: float) -> None:
+    def __init__(self, open_client: OpenClient, settings: MailSettings) -> None:
         super().__init__()
         self._open_client = open_client
-        self._idle_seconds = idle_seconds
-        self._send_seconds = send_seconds
+        self._settings = settings
 
     async def serve_with(self, transport: "Transport | tuple[Writer, Reader]") -> None:
         connected = transport.connected if isinstance(transport, SocketTransport) else None
         pid = peer_pid(connected) if connected is not None else 0
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(self._open_client(pid))
-            tools = Tools(client, Caller(pid=pid), send_seconds=self._send_seconds)
-            peer = Peer(tools, idle_seconds=self._idle_seconds)
+            tools = Tools(client, Caller(pid=pid), send_seconds=self._settings.send_seconds)
+            peer = Peer(tools, idle_seconds=self._settings.idle_seconds)
             connection = await stack.enter_async_context(peer.builder.connect(transport))
             connection.spawn(peer.watch(connection), name="idle")
             await connection.wait_closed()

@@ -1,12 +1,11 @@
 """A peer that the SDK serves: what it says goes there in order, and what comes back is told apart.
 
-The SDK is imported by the first session there is, in a thread. What is said meanwhile waits.
+Nothing here needs the SDK: until it is there, what is said waits.
 """
 
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from bullpen.connection import RpcError
@@ -26,7 +25,7 @@ class Said(NamedTuple):
 
 
 class Session:
-    """One peer's conversation with the SDK's server. `run` is its life."""
+    """One peer's conversation with the SDK's server."""
 
     def __init__(self, tools: Tools, notify: Callable[[str, Any], Awaitable[None]]) -> None:
         self.tools = tools
@@ -35,11 +34,6 @@ class Session:
         self.unread: asyncio.Queue[Said] = asyncio.Queue(MOST_UNREAD)
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-
-    async def run(self) -> None:
-        """Serve the peer until this is cancelled."""
-        sdk = await asyncio.to_thread(_load)
-        await sdk.drive(self)
 
     async def request(self, method: str, params: dict[str, Any] | None) -> Any:
         """Return what the SDK answers. It hears of requests in the order of these calls.
@@ -80,9 +74,3 @@ class Session:
             await self.unread.put(said)
         else:
             self.unread.put_nowait(said)  # without giving others a chance to go before
-
-
-def _load() -> ModuleType:
-    from bullpen.servers.mcp import sdk
-
-    return sdk

@@ -30,12 +30,11 @@ from bullpen.servers.mcp.refusals import (
     timed_out,
 )
 
-__all__ = ["SEND_SECONDS", "USER", "Answer", "Caller", "Tools"]
+__all__ = ["USER", "Answer", "Caller", "Tools"]
 
 logger = logging.getLogger("bullpen.mcp")
 
 USER = "user"
-SEND_SECONDS = 10.0  # for a message to be accepted
 MARGIN_SECONDS = 5.0  # beyond what the daemon was asked to wait at most
 TASKS_LISTED = 20
 NOT_ANSWERED = {MessageType.TASK_FAILED, MessageType.ERROR}
@@ -66,11 +65,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Tools:
-    """All tools, for one caller."""
+    """All tools, for one caller. The daemon has `send_seconds` to take what it is told."""
 
-    def __init__(
-        self, client: Client, caller: Caller, *, send_seconds: float = SEND_SECONDS
-    ) -> None:
+    def __init__(self, client: Client, caller: Caller, *, send_seconds: float) -> None:
         self._client = client
         self._caller = caller
         self._send_seconds = send_seconds
