@@ -64,7 +64,10 @@ def message_head(message: Message, now: datetime) -> str:
 def echo_text(text: str, *, err: bool = False) -> None:
     """Print what an agent wrote: exactly for programs, and on a terminal so that it is harmless."""
     stream = sys.stderr if err else sys.stdout
-    click.echo(plain_text(text) if stream.isatty() else text, err=err)
+    if stream.isatty():
+        click.echo(plain_text(text), err=err)
+    else:
+        click.echo(text, err=err, color=True)  # or it would be stripped of what looks like colour
 
 
 def step_line(receipt: Receipt) -> str:

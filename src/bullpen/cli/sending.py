@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TypeVar
 
 import msgspec
@@ -23,12 +24,16 @@ from bullpen.api.talk import (
     WaitMessageReply,
 )
 from bullpen.cli.speaking import ENDED, TIMEOUT
+from bullpen.connection import RemoteError
+from bullpen.jsonrpc.errors import SHUTTING_DOWN
 
 __all__ = ["Sent", "deliver"]
 
 LOOK_SECONDS = 0.3  # how often somebody who looks on is told what is new
 LONGEST_SECONDS = 24 * 3600.0  # for a daemon that knows by itself how long to wait
-MOST_TRIES = 5
+MOST_CONNECTIONS = 5
+RETURN_SECONDS = 10.0  # how long a daemon that went away may take to be there again
+RETRY_SECONDS = 0.1
 
 CODES = {"reached": 0, "timeout": TIMEOUT, "ended": ENDED}
 
@@ -70,8 +75,11 @@ async def deliver(
     until: str | None = None,
     timeout_seconds: float | None = None,
     look_on: LookOn | None = None,
+    on_accepted: Callable[[], None] = lambda: None,
 ) -> Sent:
     """Send a message, and wait until it has come so far, if that is wanted.
+
+    Who looks on is told what is new while it waits.
 
     Raises:
         RemoteError: it was refused.
@@ -80,6 +88,7 @@ async def deliver(
     key = message.idempotency_key or os.urandom(8).hex()
     keyed = msgspec.structs.replace(message, idempotency_key=key)
     began = time.monotonic()
+    accepted = ""
 
     def remaining() -> float | None:
         if timeout_seconds is None:
@@ -87,8 +96,12 @@ async def deliver(
         return max(0.0, timeout_seconds - (time.monotonic() - began))
 
     async def work(client: Client) -> Sent:
+        nonlocal accepted
         reply = await client.request(keyed)
         name = reply.message.id
+        if not accepted:
+            on_accepted()
+        accepted = name
         waited = None
         if until is not None:
             request = WaitMessage(message_id=name, until=until, timeout_seconds=remaining())
@@ -101,20 +114,43 @@ async def deliver(
         is_new = reply.is_new or message.idempotency_key is None
         return Sent(trace, is_new, waited)
 
-    return await _persist(paths, work, start=start)
+    try:
+        return await _persist(paths, work, start=start)
+    except DaemonUnavailable as error:
+        if not accepted:
+            raise
+        kept = f"{accepted} is kept, and is delivered when there is a daemon again"
+        raise DaemonUnavailable(f"{error}; {kept}") from error
 
 
 async def _persist(paths: Paths, work: Callable[[Client], Awaitable[R]], *, start: bool) -> R:
-    """Do something with a daemon, and again with the next one if it goes away meanwhile."""
-    left = MOST_TRIES
+    """Do something with a daemon, and again with the next one if it goes away meanwhile.
+
+    It is not started a second time: somebody may have ended it on purpose.
+    """
+    left, patience = MOST_CONNECTIONS, 0.0
     while True:
-        async with Client.connect(paths, start=start) as client:
+        async with AsyncExitStack() as stack:
+            client = await _connect(stack, paths, start=start, patience=patience)
+            left -= 1
             try:
                 return await work(client)
-            except DaemonUnavailable:
-                left -= 1
-                if not left or not client.is_closed:
+            except (DaemonUnavailable, RemoteError) as error:
+                is_closing = isinstance(error, RemoteError) and error.code == SHUTTING_DOWN
+                if not left or not (is_closing or client.is_closed):
                     raise
+        start, patience = False, RETURN_SECONDS
+
+
+async def _connect(stack: AsyncExitStack, paths: Paths, *, start: bool, patience: float) -> Client:
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return await stack.enter_async_context(Client.connect(paths, start=start))
+        except DaemonUnavailable:
+            if time.monotonic() >= until:
+                raise
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 async def _wait(client: Client, request: WaitMessage, look_on: LookOn | None) -> WaitMessageReply:

@@ -15,7 +15,7 @@ from bullpen.cli.calls import ask, daemon_paths
 from bullpen.cli.contacts import contact_lines, listing
 from bullpen.cli.options import may_start, no_start_option, socket_path
 from bullpen.cli.receipts import echo_text
-from bullpen.cli.send import message_of, steps
+from bullpen.cli.send import message_of
 from bullpen.cli.sending import Sent, deliver
 from bullpen.connection import RemoteError
 from bullpen.errors import BullpenError
@@ -124,24 +124,20 @@ def _say(line: str) -> None:
         click.echo("bullpen: say whom, and what: @agent message", err=True)
         return
     to = f"{address.name}@{address.host}" if address.host else address.name
+    sending = deliver(
+        daemon_paths(),
+        message_of(to, address.message, MessageType.TASK_REQUEST, priority=Priority.NORMAL),
+        start=may_start(),
+        until="answered" if address.wants_response else None,
+        timeout_seconds=ANSWER_SECONDS if address.wants_response else None,
+        on_accepted=lambda: click.echo(sent_notice(to, is_local=address.host is None)),
+    )
     try:
-        sent = asyncio.run(
-            deliver(
-                daemon_paths(),
-                message_of(to, address.message, MessageType.TASK_REQUEST, priority=Priority.NORMAL),
-                start=may_start(),
-                until="answered" if address.wants_response else None,
-                timeout_seconds=ANSWER_SECONDS if address.wants_response else None,
-                look_on=steps(verbose=False),
-            )
-        )
+        _show(asyncio.run(sending))
     except RemoteError as error:
         if reason_of(error) != Reason.AGENT_NOT_FOUND.word:
             raise
         click.echo(not_found_notice(to), err=True)
-        return
-    click.echo(sent_notice(to, is_local=address.host is None))
-    _show(sent)
 
 
 def _show(sent: Sent) -> None:

@@ -51,8 +51,7 @@ def command(context: click.Context, *, message: str, as_json: bool) -> None:
       0  shown
       1  there is no daemon
       2  wrong usage
-      4  there is no such message
-      5  refused: it could be several messages
+      4  there is no such message, or several begin so
     """  # noqa: D301 - click wants the character, not its name
     with refusals(context, as_json=as_json):
         trace = ask(TraceMessage(message))

@@ -31,6 +31,7 @@ from bullpen.api.errors import ApiError
 from bullpen.api.lookup import check_until, find_agent, find_pane, holds, not_found
 from bullpen.api.subscribers import Subscribers
 from bullpen.connection import Builder, Connection, Context, TypedRequest, listen_unix
+from bullpen.mail.memory import MemoryMailboxes
 from bullpen.model.alerts import Alert, ResolvePolicy
 from bullpen.model.appearance import status_line
 from bullpen.model.observations import PaneInstanceId
@@ -156,6 +157,8 @@ def _provider_in(name: str) -> Provider:
 class FakeDaemon:
     """Serves the states it was given at a Unix socket, as long as its block lasts.
 
+    With the `mailboxes` of another one, it is what a daemon is after a restart.
+
     `requests` are all that it was asked, in order. `is_stopped` is set once somebody has asked it
     to shut down: it answers, then it is gone like a real one.
     """
@@ -169,6 +172,7 @@ class FakeDaemon:
         sessions: Iterable[SessionState] = (),
         health: dict[SourceKind, SourceHealth] | None = None,
         alerts: Iterable[Alert] = (),
+        mailboxes: MemoryMailboxes | None = None,
         version: str = VERSION,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -178,7 +182,7 @@ class FakeDaemon:
         self.latency: dict[str, methods.LatencyStatus] = {}
         self.snapshots: dict[str, SnapshotInfo] = {}
         self.is_stopped = asyncio.Event()
-        self.talk = FakeTalk(lambda: tuple(self._agents.values()), now)
+        self.talk = FakeTalk(lambda: tuple(self._agents.values()), now, mailboxes)
         self._now = now
         self._agents = {each.name: each for each in agents}
         self._panes = {str(each.pane_instance_id): each for each in panes}

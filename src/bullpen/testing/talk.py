@@ -45,6 +45,7 @@ REACHED = {
     "answered": frozenset({ReceiptState.ANSWERED}),
     "ended": frozenset({ReceiptState.ANSWERED, *ENDED}),
 }
+LATER_IDS = 1001  # of a daemon that found mailboxes of another, whose ids were lower
 STATUS = {Activity.STARTING: "STARTING", Activity.EXITED: "NOT_STARTED", Activity.IDLE: "IDLE"}
 
 Handler = Callable[[Any, Context], Any]
@@ -95,17 +96,20 @@ class FakeTalk(Directory):
     """Serves what `bullpen.api.talk` asks, for the agents of a fake daemon."""
 
     def __init__(
-        self, agents: Callable[[], Iterable[AgentState]], now: Callable[[], datetime]
+        self,
+        agents: Callable[[], Iterable[AgentState]],
+        now: Callable[[], datetime],
+        mailboxes: MemoryMailboxes | None = None,
     ) -> None:
         self.policy = Policy()
         self.timeouts = Timeouts()
-        self.mailboxes = MemoryMailboxes()
+        self.mailboxes = mailboxes or MemoryMailboxes()
         self.door = FakeDoor(self.hear)
         self._agents = agents
         self._now = now
         self._former: set[str] = set()
         self._secrets: dict[str, str] = {}
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(1 if mailboxes is None else LATER_IDS)
         self._signals = Signals()
         self._office = PostOffice(
             self.mailboxes,
@@ -120,13 +124,13 @@ class FakeTalk(Directory):
         self._courier = Courier(
             self.mailboxes,
             self,
-            [self.door],
             self._signals,
             answer=self._office.append,
             control=self._control,
             now=now,
             new_id=self._new_id,
         )
+        self._courier.add_door(self.door)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
