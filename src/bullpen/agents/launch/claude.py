@@ -17,6 +17,7 @@ from bullpen.agents.launch.environment import environment_of, identity_of
 from bullpen.agents.launch.files import write_json
 from bullpen.agents.launch.ours import SERVER, hooks_for
 from bullpen.agents.launching import Given, LaunchPlan
+from bullpen.agents.providers.claude.prompts import WAKE_MESSAGE, WAKE_SUMMARY
 
 __all__ = ["merge_settings", "plan"]
 
@@ -24,8 +25,6 @@ SUBCOMMANDS = (
     "agents auth auto-mode doctor gateway install mcp plugin plugins project setup-token "
     "ultrareview update upgrade"
 )
-WOKEN_BY = "A message for you has come through bullpen:"
-SHOWN_AS = "a message for you"
 
 
 def plan(given: Given) -> LaunchPlan:
@@ -66,7 +65,7 @@ def merge_settings(user: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]
 
 
 def _settings(hooks: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    wake = wake_hook(WOKEN_BY, SHOWN_AS)
+    wake = wake_hook(WAKE_MESSAGE, WAKE_SUMMARY)
     waking = {event: [{"hooks": [wake]}] for event in EVENTS}
     return {
         "hooks": merge_settings(hooks, waking),
