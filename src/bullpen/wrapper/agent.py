@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from bullpen.model.states import Provider
 from bullpen.terminal.pty import DEFAULT_TERM, PtyClosed, PtyProcess
 from bullpen.terminal.rules.load import load_rules
 from bullpen.wrapper.addressing import Addressing
+from bullpen.wrapper.attach import Attachments
 from bullpen.wrapper.attempts import AttemptBook
 from bullpen.wrapper.beside import BesideProgram
 from bullpen.wrapper.environment import program_environment
@@ -232,19 +233,42 @@ class WrappedAgent:
         stopping = asyncio.create_task(self._stopping.wait(), name="stopping")
         ending = asyncio.create_task(process.wait(), name="ending")
         try:
-            await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if ending.done():
-                await asyncio.wait({pump, stopping}, timeout=LAST_WORDS_SECONDS)
-            await process.terminate()
-            await asyncio.wait({pump}, timeout=LAST_WORDS_SECONDS)
-            status = await ending
+            async with self._attachable():
+                await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
+                if ending.done():
+                    await asyncio.wait({pump}, timeout=LAST_WORDS_SECONDS)
+                await process.terminate()
+                await asyncio.wait({pump}, timeout=LAST_WORDS_SECONDS)
+                status = await ending
+                self.watch.end()
+                await self._say_farewell(status)
         finally:
             for each in (pump, stopping, ending):
                 each.cancel()
             await asyncio.wait({pump, stopping, ending})
-        self.watch.end()
-        await self._say_farewell(status)
         return status
+
+    @contextlib.asynccontextmanager
+    async def _attachable(self) -> AsyncIterator[None]:
+        """Serve those who attach, for a block; without a socket nobody can."""
+        attachments = Attachments(
+            self.terminal,
+            self.watch,
+            name=self.name,
+            profile=self._options.profile.name,
+            pid=self.process.pid,
+            follows_size=self._user is None,
+            typed=self.addressing.type,
+            interrupt=self._injector.interrupt,
+            stop=self.stop,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                path = self._presence.socket(self.name)
+                await stack.enter_async_context(attachments.serve(path))
+            except BullpenError as error:
+                logger.warning("nobody can attach: %s", error)
+            yield
 
     async def aclose(self) -> None:
         """Leave nothing behind."""

@@ -51,7 +51,8 @@ class BesideProgram:
         """
         report, theirs = os.pipe()
         try:
-            with open(log_path, "ab", opener=_private) as log:
+            log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-I", "-S", str(EXEC_HELPER)),
                     *(str(theirs), str(os.getpid()), *beside.command),
@@ -63,6 +64,8 @@ class BesideProgram:
                     start_new_session=True,
                     pass_fds=(theirs,),
                 )
+            finally:
+                os.close(log)
             os.close(theirs)
             theirs = -1
             started = cls(process)
@@ -104,7 +107,3 @@ class BesideProgram:
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

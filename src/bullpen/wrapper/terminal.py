@@ -169,6 +169,8 @@ class AgentTerminal:
             early, self._unpainted = bytes(self._unpainted), bytearray()
             self._loaded.set()
             await self._feed(early)
+        if self.watcher is not None:
+            self.watcher.note_output()
 
     async def run(self, process: PtyProcess) -> None:
         """Pass on what the program writes, until nobody has its terminal open any more."""
