@@ -9,31 +9,24 @@ That Codex says `ok` is `injected`, that the turn began is `submitted`, and that
 in the thread, under the mark we gave it, is `seen`.
 """
 
-import asyncio
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from bullpen.agents.providers.codex import appserver
-from bullpen.agents.providers.codex.turns import BY, Sign, TurnNews
+from bullpen.agents.providers.codex.turns import BY
+from bullpen.agents.providers.turn_news import Sign, TurnNews
 from bullpen.connection import ConnectionClosed, RemoteError, RequestTimeout, TransportError
 from bullpen.daemon.doors.codex_link import CodexLink, NotConnected
+from bullpen.daemon.doors.handing import CONFIRM_SECONDS, Handing
 from bullpen.mail.doors import Handed, Handover, Note, Rung
-from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
+from bullpen.model.deliveries import Delivery, ReceiptState
 from bullpen.model.events import activity_of
 from bullpen.model.states import Activity
 from bullpen.model.turns import Turn
 from bullpen.terminal.injection import prepare
 
 __all__ = ["CodexDoor"]
-
-CONFIRM_SECONDS: Final = 15.0
-MOST_NEWS: Final = 64
-
-_STEPS: Final = (ReceiptState.INJECTED, ReceiptState.SUBMITTED, ReceiptState.SEEN)
 
 
 class CodexDoor:
@@ -129,15 +122,12 @@ class CodexDoor:
         if why := self.is_open(agent):
             return Handover(Handed.NOT_READY, why)
         message = delivery.message
-        handing = _Handing(
-            client_id=f"{message.id}:{delivery.attempt}",
-            before=known.link.turn_id,
-        )
-        known.handing = handing
+        handing = known.handing = _CodexHanding(BY, f"{message.id}:{delivery.attempt}")
+        handing.before = known.link.turn_id
         try:
             typed = prepare(message.content, message.from_agent, is_bracketed=True).text
             handing.turn_id = await known.link.begin_turn(typed, handing.client_id)
-            return await self._confirm(known, handing, note)
+            return await handing.confirm(note, lambda: known.is_lost, self._confirm_seconds)
         except NotConnected:
             return Handover(Handed.NOT_READY, "its app server cannot be reached")
         except RemoteError as error:
@@ -152,32 +142,6 @@ class CodexDoor:
     async def interrupt(self, agent: str) -> bool:
         known = self._agents.get(agent)
         return known is not None and await known.link.interrupt()
-
-    async def _confirm(self, known: "_Agent", handing: "_Handing", note: Note) -> Handover:
-        """Note how far a message comes that Codex has taken, for some time."""
-        await note(ReceiptState.INJECTED, handing.evidence("codex answered with a turn"))
-        noted = ReceiptState.INJECTED
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._confirm_seconds
-        while True:
-            handing.event.clear()
-            reached, what = handing.reached
-            for state in _STEPS[_STEPS.index(noted) + 1 : _STEPS.index(reached) + 1]:
-                await note(state, handing.evidence(what))
-                noted = state
-            if noted is ReceiptState.SEEN:
-                return Handover(Handed.TAKEN)
-            if handing.is_over:
-                if handing.is_added:
-                    return Handover(Handed.UNSURE, "the turn ended before it was taken up")
-                return Handover(Handed.TAKEN, "its turn ended at once")
-            if known.is_closed or not known.link.is_connected:
-                return Handover(Handed.UNSURE, "its app server was lost before it was seen")
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(deadline):
-                    await handing.event.wait()
-            if loop.time() >= deadline:
-                return Handover(Handed.TAKEN, "nothing shows so far whether it was seen")
 
     def _hear(self, agent: str, news: TurnNews) -> None:
         known = self._agents.get(agent)
@@ -205,50 +169,26 @@ def _activity(link: CodexLink) -> Activity:
     return activity_of(status.event_type or "") or Activity.UNKNOWN
 
 
-class _Handing(msgspec.Struct, kw_only=True):
-    """A message that is being handed over, and what was heard since."""
+class _CodexHanding(Handing):
+    """What shows that Codex has a message."""
 
-    client_id: str
-    before: str
+    before = ""
     """The turn that ran already, if one did."""
-    turn_id: str = ""
-    news: list[TurnNews] = msgspec.field(default_factory=list)
-    event: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
-
-    def hear(self, news: TurnNews) -> None:
-        if len(self.news) < MOST_NEWS or news.sign in (Sign.ASKED, Sign.ENDED):
-            self.news.append(news)
-            del self.news[: -2 * MOST_NEWS]
-        self.event.set()
 
     @property
     def is_added(self) -> bool:
-        """Whether it went into a turn that somebody else had begun."""
-        own = (each for each in self.news if each.turn_id == self.turn_id)
-        first = next((each for each in own if each.sign is Sign.ASKED), None)
-        begun_by_other = first is not None and first.client_id != self.client_id
-        return self.turn_id == self.before or begun_by_other
-
-    @property
-    def is_over(self) -> bool:
-        own = (each.sign for each in self.news if each.turn_id == self.turn_id)
-        return Sign.ENDED in own
+        return super().is_added or self.turn_id == self.before
 
     @property
     def reached(self) -> tuple[ReceiptState, str]:
-        """How far it has come, and by what that is known."""
-        if any(each.client_id == self.client_id for each in self.news):
+        if self.is_marked:
             what = "it stands in the thread"
             return ReceiptState.SEEN, f"{what}, in a turn that ran" if self.is_added else what
-        own = {each.sign for each in self.news if each.turn_id == self.turn_id}
-        if Sign.WORKING in own and not self.is_added:
+        if Sign.WORKING in self.signs and not self.is_added:
             return ReceiptState.SEEN, "the agent works in its turn"
-        if Sign.BEGUN in own:
+        if Sign.BEGUN in self.signs:
             return ReceiptState.SUBMITTED, "its turn began"
         return ReceiptState.INJECTED, ""
-
-    def evidence(self, what: str) -> Evidence:
-        return Evidence(BY, what, {"turn_id": self.turn_id})
 
 
 class _Agent:
@@ -256,10 +196,14 @@ class _Agent:
 
     def __init__(self, link: CodexLink) -> None:
         self.link = link
-        self.handing: _Handing | None = None
+        self.handing: _CodexHanding | None = None
         self.is_closed = False
+
+    @property
+    def is_lost(self) -> bool:
+        return self.is_closed or not self.link.is_connected
 
     def stir(self) -> None:
         """Have whoever waits look again."""
         if self.handing is not None:
-            self.handing.event.set()
+            self.handing.stir()

@@ -20,7 +20,8 @@ from bullpen.agents.providers.codex import appserver, turns
 from bullpen.agents.providers.codex.facts import mapping, text
 from bullpen.agents.providers.codex.hearing import decode_for_watching, takes_nothing
 from bullpen.agents.providers.codex.shown import ShownThread
-from bullpen.agents.providers.codex.turns import Sign, TurnNews, TurnReader
+from bullpen.agents.providers.codex.turns import TurnReader
+from bullpen.agents.providers.turn_news import Sign, TurnNews
 from bullpen.connection import (
     Connection,
     Notification,
@@ -327,7 +328,7 @@ class CodexLink:
         news = self.reader.hear(method, params)
         if news is not None:
             if news.sign is Sign.ASKED and news.client_id not in self._marks:
-                self.shown.turn_to(news.thread_id)  # the user said it, who sees the terminal
+                self.shown.turn_to(news.session_id)  # the user said it, who sees the terminal
             self._tell(news)
         if self.shown.unknown or self.shown.thread_id not in self._joined:
             self._wake.set()

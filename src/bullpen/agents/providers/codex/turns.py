@@ -6,13 +6,13 @@ said on the way. Each beginning and each end is told once, whether it is heard o
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
 from bullpen.agents.providers.codex.facts import mapping, text
 from bullpen.agents.providers.codex.failures import failed_turn
+from bullpen.agents.providers.turn_news import Sign, TurnNews
 from bullpen.model.messages import MAX_THINKING_BYTES
 from bullpen.model.turns import Turn, TurnEnd
 
@@ -22,8 +22,6 @@ __all__ = [
     "RESUME",
     "START",
     "TURNS",
-    "Sign",
-    "TurnNews",
     "TurnReader",
     "introduction",
     "is_doubtful",
@@ -68,29 +66,6 @@ UNWANTED: Final = (
 
 _ENDS: Final = {"completed": TurnEnd.DONE, "interrupted": TurnEnd.INTERRUPTED}
 _COMMENTARY: Final = "commentary"
-
-
-class Sign(StrEnum):
-    """What is known of a turn, the more the later."""
-
-    BEGUN = "begun"
-    ASKED = "asked"
-    """What somebody said is in the thread."""
-    WORKING = "working"
-    """The agent did something."""
-    ENDED = "ended"
-
-
-class TurnNews(msgspec.Struct, frozen=True, kw_only=True):
-    """Something new about a turn."""
-
-    sign: Sign
-    thread_id: str
-    turn_id: str
-    client_id: str = ""
-    """By what who said it marked what was said; empty if it did not."""
-    turn: Turn | None = None
-    """What is to be told of it."""
 
 
 class _Open(msgspec.Struct):
@@ -269,7 +244,7 @@ def start_params(thread_id: str, message: str, client_id: str) -> dict[str, Any]
 
 
 def _news(sign: Sign, thread_id: str, turn_id: str, **more: Any) -> TurnNews:
-    return TurnNews(sign=sign, thread_id=thread_id, turn_id=turn_id, **more)
+    return TurnNews(sign=sign, session_id=thread_id, turn_id=turn_id, **more)
 
 
 def _note(table: dict[str, None], key: str) -> None:
