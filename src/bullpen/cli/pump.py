@@ -232,21 +232,20 @@ class Pump:
         """Reach the server, with a daemon started for it if there is none; return why not."""
         deadline = time.monotonic() + START_SECONDS
         starting = None
-        while True:
+        while self._server is None:
             try:
                 self._server = _connected(self._path)
-                break
             except OSError as error:
                 why = f"the daemon cannot be reached at {self._path}: {error.strerror or error}"
                 if not isinstance(error, FileNotFoundError | ConnectionRefusedError):
                     return why
-            if starting is None:
-                starting = _started(self._start)
-            elif starting.poll():  # it has ended, and not well
-                return f"{why}, nor can one be started"
-            if time.monotonic() > deadline:
-                return why
-            time.sleep(LOOK_SECONDS)
+                if starting is None:
+                    starting = _started(self._start)
+                elif starting.poll():  # it has ended, and not well
+                    return f"{why}, nor can one be started"
+                if time.monotonic() > deadline:
+                    return why
+                time.sleep(LOOK_SECONDS)
         self._to_server += _hello() + b"\n"
         for line in self._hello:
             self._to_server += line + b"\n"
