@@ -20,7 +20,7 @@ import pytest
 from bullpen.agents import processes, registry
 from bullpen.agents.instances import Instance, Instances
 from bullpen.agents.processes import is_running, start_of
-from bullpen.agents.registry import AgentRegistry, RegistryError, default_directory
+from bullpen.agents.registry import AgentRegistry, PortTakenError, RegistryError, default_directory
 
 SECONDS = 30
 FIELDS = {"agent_id", "agent_type", "port", "status", "pid", "working_dir", "endpoint"}
@@ -255,7 +255,11 @@ def test_agents_without_a_port_get_one_that_nobody_has(agents: AgentRegistry, ot
         serving.bind(("127.0.0.1", 0))
         port = serving.getsockname()[1]
         assert agents.register("c" * 64, "served", port, may_move=True).port != port
-        assert agents.register("c" * 64, "served", port).port == port  # who names one means it
+        with pytest.raises(PortTakenError, match=f"port {port} is taken; choose another"):
+            agents.register("c" * 64, "served", port)  # who names one means it
+        with pytest.raises(PortTakenError, match=rf"taken by mine \(pid {other}\)"):
+            agents.check_port(first.port)
+    agents.check_port(second.port)
 
 
 def test_a_registry_that_cannot_be_used_is_told(home: Path) -> None:

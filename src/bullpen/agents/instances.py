@@ -5,18 +5,24 @@ where its socket is. A file whose process is gone is not believed.
 """
 
 import contextlib
+import fcntl
+import hashlib
+import itertools
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from bullpen.agents.processes import is_running
 from bullpen.api.runtime import make_private
+from bullpen.connection.transports.socket import MAX_UNIX_PATH_BYTES
 
 __all__ = ["Instance", "Instances"]
 
 MAX_BYTES = 2**16
+LOCK = ".lock"
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +56,44 @@ class Instances:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
+    def claim(
+        self, wanted: Instance, *, logs: Path | None = None
+    ) -> tuple[Instance, Instance | None]:
+        """Make a wrapper known; return how, and the dead one whose name it took.
+
+        If a living one has its name, a number is put behind it. By the name it gets a socket, if
+        it has none yet, and a log in a directory, if one is given.
+
+        Raises:
+            DirectoryError: our directory cannot be used.
+            OSError: the file cannot be written.
+        """
+        make_private(self.directory)
+        with open(self.directory / LOCK, "ab", opener=_private) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # held for the time it takes to write a small file
+            name = next(each for each in _names(wanted.name) if self._may_have(each, wanted))
+            found = self.read(name)
+            made = msgspec.structs.replace(
+                wanted,
+                name=name,
+                socket=wanted.socket or str(self._socket(name)),
+                log=wanted.log or (str(logs / f"{name}.log") if logs is not None else ""),
+            )
+            self.write(made)
+        return made, found if found is not None and found.pid != wanted.pid else None
+
+    def _may_have(self, name: str, wanted: Instance) -> bool:
+        found = self.read(name)
+        return found is None or found.pid == wanted.pid or not found.is_running
+
+    def _socket(self, name: str) -> Path:
+        path = self.directory / f"{name}.sock"
+        if len(os.fsencode(path)) <= MAX_UNIX_PATH_BYTES:
+            return path
+        return self.directory / f"{hashlib.sha256(name.encode()).hexdigest()[:12]}.sock"
+
     def write(self, instance: Instance) -> None:
-        """Make a wrapper known, in the place of a dead one of its name.
+        """Make a wrapper known, in the place of any other of its name.
 
         Raises:
             DirectoryError: our directory cannot be used.
@@ -108,6 +150,16 @@ class Instances:
 
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}.json"
+
+
+def _names(wanted: str) -> Iterator[str]:
+    yield wanted
+    for number in itertools.count(2):
+        yield f"{wanted}-{number}"
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _decode(path: Path) -> Instance | None:

@@ -14,7 +14,7 @@ import socket
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from bullpen.agents.instances import Instance, Instances
 from bullpen.agents.processes import is_running
 from bullpen.errors import BullpenError
 
-__all__ = ["AgentEntry", "AgentRegistry", "RegistryError", "default_directory"]
+__all__ = ["AgentEntry", "AgentRegistry", "PortTakenError", "RegistryError", "default_directory"]
 
 DIRECTORY_VARIABLE = "SYNAPSE_REGISTRY_DIR"  # for those who have told Synapse to look elsewhere
 LOCK = ".registry.lock"  # Synapse's name for it
@@ -44,6 +44,14 @@ class RegistryError(BullpenError):
         super().__init__(f"cannot use the registry {path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class PortTakenError(RegistryError):
+    """A port is somebody else's. Without one, a free one is chosen."""
+
+    def __init__(self, path: Path, port: int, owner: str) -> None:
+        super().__init__(path, f"port {port} is taken{owner}; choose another, or none")
+        self.port = port
 
 
 class AgentEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,16 +108,15 @@ class AgentRegistry:
         """Enter an agent, and return the entry as it was made.
 
         A living one is never overwritten: if there is one of that id, the new one gets a longer
-        id. Without a port, or if `may_move` and it is taken, a free one is chosen.
+        id. Without a port, or if it is taken and `may_move`, a free one is chosen.
 
         Raises:
+            PortTakenError: it is taken, and may not move.
             RegistryError: nothing can be written there.
         """
         pid = os.getpid() if pid is None else pid
         with self._locked():
-            taken = {each.port for each in self._living().values() if each.pid != pid}
-            if port is None or (may_move and (port in taken or not _is_free(port))):
-                port = _choose_port(agent_type, taken)
+            port = self._port(agent_type, port, pid, may_move=may_move)
             entry = AgentEntry(
                 agent_id=self._free_id(agent_id, f"{agent_type}-{port}", pid),
                 agent_type=agent_type,
@@ -150,6 +157,14 @@ class AgentRegistry:
         return True
 
     # --------------------------------------------------------------------------- for everybody
+
+    def check_port(self, port: int) -> None:
+        """See that a port can be an agent's.
+
+        Raises:
+            PortTakenError: it is somebody else's.
+        """
+        self._port("", port, os.getpid(), may_move=False)
 
     def list_agents(self) -> dict[str, dict[str, Any]]:
         """Return the agents that run, by their ids, with all that their files say."""
@@ -201,6 +216,18 @@ class AgentRegistry:
         """Return what we know of ours beyond their entries."""
         instances = self._instances.all() if self._instances is not None else ()
         return {each.agent_id: each for each in instances}
+
+    def _port(self, agent_type: str, wanted: int | None, pid: int, *, may_move: bool) -> int:
+        living = self._living().values()
+        taken = {each.port: each for each in living if each.pid != pid}
+        is_ours = any(each.port == wanted and each.pid == pid for each in living)
+        if wanted is not None and (is_ours or (wanted not in taken and _is_free(wanted))):
+            return wanted
+        if wanted is not None and not may_move:
+            owner = taken.get(wanted)
+            by = f" by {owner.agent_type} (pid {owner.pid})" if owner is not None else ""
+            raise PortTakenError(self.directory, wanted, by)
+        return _choose_port(agent_type, taken)
 
     def _free_id(self, agent_id: str, instance: str, pid: int) -> str:
         tried, count, known = agent_id, 1, self._known()
@@ -295,7 +322,7 @@ def _entry(fields: Mapping[str, Any]) -> AgentEntry | None:
         return None
 
 
-def _choose_port(agent_type: str, taken: set[int]) -> int:
+def _choose_port(agent_type: str, taken: Collection[int]) -> int:
     """Return a port nobody has, the same one each time as far as possible."""
     begin = zlib.crc32(agent_type.encode())
     for step in range(len(SHARED_PORTS)):

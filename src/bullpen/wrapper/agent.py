@@ -33,7 +33,7 @@ from bullpen.wrapper.following import Follower
 from bullpen.wrapper.injecting import Injector
 from bullpen.wrapper.link import Link
 from bullpen.wrapper.options import WrapperOptions
-from bullpen.wrapper.output_log import keep_output
+from bullpen.wrapper.output_log import OutputLog
 from bullpen.wrapper.presence import Presence
 from bullpen.wrapper.reading import LineReader, ScreenReader
 from bullpen.wrapper.serving import Serving
@@ -143,7 +143,7 @@ class WrappedAgent:
             await self._link.open()
         except BullpenError as error:
             trouble = str(error)
-        await self._presence.name(self.name)
+        self.addressing.name = await self._presence.name(self.name)
         return trouble
 
     async def start(self) -> None:
@@ -226,8 +226,6 @@ class WrappedAgent:
         self._begin(self._tell_states(), "states")
         self._begin(self._keep_status(), "status")
         self._begin(self.addressing.run(), "contacts")
-        if self._options.output_path is not None:
-            self._begin(keep_output(self.terminal, self._options.output_path), "log")
         if self._user is not None:
             self._begin(self._take_keys(self._user), "keys")
         stopping = asyncio.create_task(self._stopping.wait(), name="stopping")
@@ -256,16 +254,17 @@ class WrappedAgent:
             self.watch,
             name=self.name,
             profile=self._options.profile.name,
-            pid=self.process.pid,
+            pid=os.getpid(),
             follows_size=self._user is None,
             typed=self.addressing.type,
             interrupt=self._injector.interrupt,
             stop=self.stop,
         )
         async with contextlib.AsyncExitStack() as stack:
+            if (log := self._presence.log) is not None:
+                await stack.enter_async_context(OutputLog(log).keeping(self.terminal))
             try:
-                path = self._presence.socket(self.name)
-                await stack.enter_async_context(attachments.serve(path))
+                await stack.enter_async_context(attachments.serve(self._presence.socket))
             except BullpenError as error:
                 logger.warning("nobody can attach: %s", error)
             yield
@@ -292,7 +291,7 @@ class WrappedAgent:
         if self._directory is not None:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _begin(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Do something beside, until we end. What fails there is logged, and the agent goes on."""
         task = asyncio.create_task(_logged(work, name), name=name)
         self._work.add(task)
@@ -322,7 +321,7 @@ class WrappedAgent:
             tmux="" if options.is_detached else environment.get("TMUX", ""),
             tmux_pane="" if options.is_detached else environment.get("TMUX_PANE", ""),
             port=self._presence.port,
-            socket_path=str(self._presence.socket(self.name)) if who is not None else "",
+            socket_path=str(self._presence.socket) if self._presence.is_named else "",
             doors=self._plan.doors if self._plan is not None else {},
             attempts=self._book.attempts,
         )
@@ -383,7 +382,7 @@ class WrappedAgent:
             await self._link.request(WrapperEnded(status=status), seconds=FAREWELL_SECONDS)
 
 
-async def _logged(work: Coroutine[Any, Any, None], name: str) -> None:
+async def _logged(work: Coroutine[Any, Any, object], name: str) -> None:
     try:
         await work
     except Exception:  # whatever it is, the agent goes on

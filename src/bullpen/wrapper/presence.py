@@ -36,9 +36,23 @@ class Presence:
         """The port the agent is announced at."""
         return self._options.port if self._entry is None else self._entry.port
 
-    def socket(self, name: str) -> Path:
-        """Where the agent of a name can be attached to."""
-        return self._options.paths.agents / f"{name}.sock"
+    @property
+    def is_named(self) -> bool:
+        """Whether we are known by a name."""
+        return self._instance is not None
+
+    @property
+    def socket(self) -> Path:
+        """Where the agent can be attached to, by the first name it had."""
+        if self._instance is not None:
+            return Path(self._instance.socket)
+        return self._options.paths.agents / f"{os.getpid()}.sock"
+
+    @property
+    def log(self) -> Path | None:
+        """Where what the program writes is kept, if it is."""
+        given = self._instance.log if self._instance is not None else ""
+        return Path(given) if given else self._options.output_path
 
     async def enter(self) -> None:
         """Be in the registry."""
@@ -47,12 +61,13 @@ class Presence:
         except (BullpenError, OSError) as error:
             logger.warning("others do not find us: %s", error)
 
-    async def name(self, name: str) -> None:
-        """Be known by a name."""
+    async def name(self, name: str) -> str:
+        """Be known by a name, or by one like it if another wrapper has it; return which."""
         try:
-            await asyncio.to_thread(self._write, name)
+            return await asyncio.to_thread(self._write, name)
         except (BullpenError, OSError) as error:
             logger.warning("we cannot be attached to: %s", error)
+            return name
 
     async def update(self, status: Status) -> None:
         """Say what the program is doing."""
@@ -83,24 +98,29 @@ class Presence:
             may_move=given is None,
         )
 
-    def _write(self, name: str) -> None:
-        options = self._options
-        before = self._instance
-        self._instance = Instance(
+    def _write(self, name: str) -> str:
+        options, before = self._options, self._instance
+        if before is not None and before.name == name:
+            return name
+        wanted = Instance(
             name=name,
             profile=options.profile.name,
             pid=os.getpid(),
             start=start_of(os.getpid()) or "",
-            socket=str(self.socket(name)),
+            socket=before.socket if before is not None else "",
             agent_id=self._entry.agent_id if self._entry is not None else "",
             port=self.port,
             cwd=str(options.cwd),
-            log=str(options.output_path or ""),
+            log=before.log if before is not None else str(options.output_path or ""),
             is_detached=options.is_detached,
         )
-        if before is not None and before.name != name:
+        logs = options.paths.agent_logs if options.is_detached else None
+        self._instance, replaced = self._instances.claim(wanted, logs=logs)
+        if before is not None:
             self._instances.remove(before)
-        self._instances.write(self._instance)
+        if replaced is not None and replaced.agent_id:  # whose owner cannot do so any more
+            self._registry.unregister(replaced.agent_id, pid=replaced.pid)
+        return self._instance.name
 
     def _leave(self) -> None:
         if self._instance is not None:
