@@ -628,6 +628,9 @@ _TERMINAL = {
     "S-181": "A profile names a command and a pattern, and may say how to start it and type to it.",
     "S-182": "Programs with a screen are sent by a return, the dummy by a newline.",
     "S-183": "The dummy echoes, ignores empty lines, quits, and ends at the second interrupt.",
+    # What a program is given for one run
+    "launch:plans": "A plan adds what is ours; what the user has and wants holds as well.",
+    "launch:programs": "The real programs run our hooks and tools; their own files stay as they are.",
 }
 
 _MESSAGES = {

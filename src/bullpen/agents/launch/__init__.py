@@ -30,6 +30,6 @@ def plan_launch(given: Given) -> LaunchPlan:
     must not be called in a running loop.
 
     Raises:
-        SettingsError: a file of the run cannot be written.
+        DirectoryError, SettingsError: a file of the run cannot be written.
     """
     return _PLANNERS.get(given.profile.provider, plain.plan)(given)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.agents.hooks import files
+from bullpen.api.runtime import make_private
 
 __all__ = ["write", "write_json"]
 
@@ -13,8 +14,10 @@ def write(path: Path, text: str) -> Path:
     """Write a file and return its path.
 
     Raises:
+        DirectoryError: its directory cannot be made, or others could tamper with it.
         SettingsError: it cannot be written.
     """
+    make_private(path.parent)
     files.replace(path, text, before=files.read(path))
     return path
 
@@ -22,7 +25,6 @@ def write(path: Path, text: str) -> Path:
 def write_json(path: Path, value: Any) -> Path:
     """Write a value as JSON and return the file's path.
 
-    Raises:
-        SettingsError: it cannot be written.
+    The errors are those of `write`.
     """
     return write(path, json.dumps(value, indent=2) + "\n")

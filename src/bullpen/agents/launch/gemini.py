@@ -21,6 +21,7 @@ from bullpen.agents.launch.environment import environment_of, identity_of
 from bullpen.agents.launch.files import write, write_json
 from bullpen.agents.launch.ours import SERVER, hooks_for
 from bullpen.agents.launching import Given, LaunchPlan
+from bullpen.api.runtime import make_private
 
 __all__ = ["linked_names", "plan", "policies"]
 
@@ -152,7 +153,7 @@ def _home_of_the_user(environment: Mapping[str, str]) -> Path:
 def _make_home(private: Path, home: Path) -> None:
     """Make a home in which everything is the user's but the directory of extensions."""
     extensions = private / DIRECTORY / EXTENSIONS
-    extensions.mkdir(mode=0o700, parents=True)
+    make_private(extensions)
     (private / OF_THE_USER).symlink_to(home)
     for entry in _entries(home):
         if entry.name != DIRECTORY:
