@@ -38,6 +38,7 @@ LOOK_SECONDS = 2.0  # between two looks for the agent
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)  # for a daemon that is not there; the last one again and again
 GIVE_UP_SECONDS = 600.0  # without a daemon
 TAKE_SECONDS = 5.0
+TRY_AGAIN = (-32001, -32002, -32800)  # it has too much to do, or is about to end
 WOKEN = 2
 
 
@@ -136,9 +137,9 @@ class _Daemon:
                 continue
             answer = json.loads(line)
             if answer.get("id") == number:
-                if "error" in answer:  # the secret is worth nothing any more
-                    return {}
-                return answer["result"]
+                if answer.get("error", {}).get("code") in TRY_AGAIN:
+                    raise ConnectionAbortedError
+                return answer.get("result", {})  # or our secret is worth nothing any more
         raise TimeoutError
 
     def _line(self) -> bytes | None:
