@@ -340,7 +340,8 @@ def _ask(path: str, params: bytes, *, is_given: bool) -> bool:
     answer = _exchange(socket, _request(b"hook.ask", params), until) if socket else b""
     if socket is None or b'"result":' not in answer:
         return False
-    if b'"output":""' not in answer:  # which cannot be within a text, where quotes are escaped
+    # Neither can be within a text, where quotes are escaped.
+    if b'"output":"' in answer and b'"output":""' not in answer:
         _take(socket, answer)
     return True
 
