@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "COMPLETE_VARIABLE", "bullpen", "run"]
 COMMANDS = {
     "alerts": "List what an operator should know, or acknowledge it.",
     "ask": "Ask an agent something, and print its answer.",
+    "attach": "Show a wrapped agent in this terminal, and type to it.",
     "completions": "Print what makes bash, zsh or fish complete our commands.",
     "config": "Print the settings in effect, and where each comes from.",
     "daemon": "Run the daemon in the foreground.",
@@ -31,22 +32,29 @@ COMMANDS = {
     "explain": "Say why an agent is said to be doing what it is doing.",
     "hooks": "Let agent programs tell us what they do, and no longer.",
     "inbox": "Show the messages that wait for you.",
+    "interrupt": "Interrupt what an agent is doing.",
     "list": "List everybody a message can be sent to.",
     "list-panes": "The same as panes.",
+    "logs": "Print what a wrapped agent wrote.",
     "ls": "List every agent: what it is doing, for how long, and where.",
     "messages": "List which messages were delivered, and how fast.",
     "panes": "List every tmux pane and the agent in it.",
     "pick": "Go to the next agent that waits for somebody.",
+    "profiles": "List the programs that can be run as agents.",
     "replay": "Live through a recorded log again, or record one.",
     "reply": "Answer a message you were sent.",
     "report": "Say what your own agent is doing.",
+    "run": "Run a program here, as an agent others can talk to.",
     "send": "Send a message to an agent, and say what became of it.",
+    "send-keys": "Press keys in a wrapped agent's terminal.",
     "sessions": "List every session of an agent.",
     "shell": "Read messages to agents, and commands, line by line.",
     "snapshot": "Save, list and restore copies of what is known.",
     "source": "",
     "sources": "List who looks, and how each fares.",
+    "start": "Start an agent without a terminal.",
     "status": "Say how many agents there are, and whether they are watched.",
+    "stop": "End wrapped agents.",
     "subscribe": "Get what is sent to a topic.",
     "task": "List what was asked of agents, show it, or end it.",
     "tmux-status": "Print one line for tmux's status bar.",
@@ -78,7 +86,7 @@ class LazyGroup(click.Group):
         cmd_name: str,
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return _profile_command(cmd_name)
         module = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
         command = import_module(f"bullpen.cli.{module}").command
         assert isinstance(command, click.Command)
@@ -91,19 +99,40 @@ class LazyGroup(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """List the commands without importing any."""
+        from bullpen.cli.wrapped import profile_descriptions
+
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+        with formatter.section("Profiles, which are run by their names"):
+            formatter.write_dl(
+                [each for each in profile_descriptions().items() if each[0] not in COMMANDS]
+            )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Complete a command's name without importing any."""
         from click.shell_completion import CompletionItem
 
+        from bullpen.cli.wrapped import profile_descriptions
+
+        words = {name: COMMANDS[name] for name in self.list_commands(ctx)}
         named = [
-            CompletionItem(name, help=COMMANDS[name])
-            for name in self.list_commands(ctx)
+            CompletionItem(name, help=help_)
+            for name, help_ in (profile_descriptions() | words).items()
             if name.startswith(incomplete)
         ]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _profile_command(name: str) -> click.Command | None:
+    """Return what runs the profile of a name, if there is one."""
+    from bullpen.cli.wrapped import profile_names
+
+    if name not in profile_names():
+        return None
+    from bullpen.cli.run import command_of
+
+    _look_for_garbage()
+    return with_socket_path(command_of(name))
 
 
 @click.group(
