@@ -630,7 +630,7 @@ _TERMINAL = {
     "S-183": "The dummy echoes, ignores empty lines, quits, and ends at the second interrupt.",
     # What a program is given for one run
     "launch:plans": "A plan adds what is ours; what the user has and wants holds as well.",
-    "launch:programs": "The real programs run our hooks and tools; their own files stay as they are.",
+    "launch:programs": "The real programs run our hooks and tools; the user's files stay.",
 }
 
 _MESSAGES = {
@@ -640,6 +640,7 @@ _MESSAGES = {
     "mail:tasks": "Whatever asks for an answer is a task, whichever door it came through.",
     # The programs' own doors
     "door:codex": "A message becomes a turn of the thread that Codex's terminal shows.",
+    "door:opencode": "A message becomes one of the session that opencode's terminal shows.",
     "door:draft": "What a user is typing stays as it is.",
     "door:answer": "The answer is what was said last in the turn, whole; a failure is none.",
     "door:approval": "What a program asks its user is never answered by a door.",
