@@ -148,6 +148,17 @@ def test_nothing_is_written_but_into_the_directory_of_the_run(
     assert after == before
 
 
+@every_agent
+def test_what_is_written_is_for_nobody_else(provider: Provider, directory: Path) -> None:
+    before = os.umask(0)
+    try:
+        plan_launch(given(provider, directory))
+    finally:
+        os.umask(before)
+    for path in directory.rglob("*"):
+        assert path.is_symlink() or not path.stat().st_mode & 0o077, path
+
+
 @pytest.mark.parametrize("provider", [Provider.CLAUDE, Provider.COPILOT, Provider.GEMINI], ids=str)
 def test_every_event_has_a_hook_and_none_has_two(provider: Provider, directory: Path) -> None:
     def hooked() -> dict[str, Any]:
