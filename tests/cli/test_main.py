@@ -16,7 +16,7 @@ from bullpen.cli.group import COMMANDS, bullpen, run
 from bullpen.cli.wrapped import profile_names
 from bullpen.model.version import VERSION
 
-OFFLINE = {"evaluate", "hooks", "replay"}  # which need no daemon, and judge or write by themselves
+OFFLINE = {"evaluate", "hooks", "mcp", "replay"}  # which need no daemon, and judge or write by themselves
 
 MODULES = """
 import sys

@@ -37,6 +37,7 @@ COMMANDS = {
     "list-panes": "The same as panes.",
     "logs": "Print what a wrapped agent wrote.",
     "ls": "List every agent: what it is doing, for how long, and where.",
+    "mcp": "Let an agent talk to the others through MCP.",
     "messages": "List which messages were delivered, and how fast.",
     "panes": "List every tmux pane and the agent in it.",
     "pick": "Go to the next agent that waits for somebody.",
