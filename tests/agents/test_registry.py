@@ -173,6 +173,18 @@ def test_a_living_entry_is_never_overwritten(agents: AgentRegistry, other: int) 
     assert content(agents, second.agent_id)["agent_id"] == second.agent_id
 
 
+def test_an_entry_that_somebody_removed_is_put_back(agents: AgentRegistry, other: int) -> None:
+    entry = agents.register("a" * 64, "claude", 8100, "IDLE")
+    path_of(agents, entry.agent_id).unlink()
+    assert not agents.update_status(entry.agent_id, "BUSY")
+    assert agents.restore(entry)
+    assert [each.agent_id for each in agents.entries()] == [entry.agent_id]
+    assert agents.unregister(entry.agent_id)
+    agents.register(entry.agent_id, "claude", 8100, pid=other)
+    assert not agents.restore(entry)  # another has taken its place
+    assert content(agents, entry.agent_id)["pid"] == other
+
+
 @pytest.mark.requirement("S-12")
 def test_a_dead_entry_is_ignored_replaced_and_cleaned(agents: AgentRegistry) -> None:
     agent_id = agents.get_agent_id("claude", "/")

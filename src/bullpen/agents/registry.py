@@ -143,6 +143,18 @@ class AgentRegistry:
                 self._write(msgspec.structs.replace(entry, status=status))
         return True
 
+    def restore(self, entry: AgentEntry) -> bool:
+        """Put back an entry of ours that somebody else has removed; return whether it is there.
+
+        Raises:
+            RegistryError: nothing can be written there.
+        """
+        with self._locked():
+            if self._free_id(entry.agent_id, "", entry.pid) != entry.agent_id:
+                return False
+            self._write(entry)
+        return True
+
     def unregister(self, agent_id: str, *, pid: int | None = None) -> bool:
         """Remove an agent that is ours; return whether there was one.
 

@@ -5,11 +5,14 @@ import logging
 import os
 from pathlib import Path
 
+import msgspec
+
 from bullpen.agents.instances import Instance, Instances
 from bullpen.agents.processes import start_of
 from bullpen.agents.registry import AgentEntry, AgentRegistry
 from bullpen.errors import BullpenError
 from bullpen.wrapper.options import WrapperOptions
+from bullpen.wrapper.port import HeldPort
 from bullpen.wrapper.status import Status
 
 __all__ = ["Presence"]
@@ -30,6 +33,7 @@ class Presence:
         self._entry: AgentEntry | None = None
         self._instance: Instance | None = None
         self._status = Status.STARTING
+        self._held: HeldPort | None = None
 
     @property
     def port(self) -> int | None:
@@ -58,6 +62,7 @@ class Presence:
         """Be in the registry."""
         try:
             self._entry = await asyncio.to_thread(self._enter)
+            self._held = await HeldPort.open(self._entry.port)
         except (BullpenError, OSError) as error:
             logger.warning("others do not find us: %s", error)
 
@@ -74,13 +79,17 @@ class Presence:
         if self._entry is None or status is self._status:
             return
         self._status = status
+        self._entry = msgspec.structs.replace(self._entry, status=status)
         try:
-            await asyncio.to_thread(self._registry.update_status, self._entry.agent_id, status)
+            await asyncio.to_thread(self._update, self._entry)
         except (BullpenError, OSError) as error:
             logger.warning("our entry is not kept: %s", error)
 
     async def leave(self) -> None:
         """Be gone."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
         try:
             await asyncio.to_thread(self._leave)
         except (BullpenError, OSError) as error:
@@ -97,6 +106,10 @@ class Presence:
             working_dir=options.cwd,
             may_move=given is None,
         )
+
+    def _update(self, entry: AgentEntry) -> None:
+        if not self._registry.update_status(entry.agent_id, entry.status):
+            self._registry.restore(entry)  # somebody took us for dead
 
     def _write(self, name: str) -> str:
         options, before = self._options, self._instance
