@@ -574,6 +574,7 @@ _COMMAND_LINE = {
 }
 
 _TERMINAL = {
+    "S-151": "An answer to sending comes before the agent has finished.",
     # The program on its terminal
     "S-01": "A program is started on a terminal as it is, and finds that it has one.",
     "S-02": "What it writes and what it is written arrive byte by byte the same.",
@@ -583,6 +584,12 @@ _TERMINAL = {
     "S-23": "What is written is written whole.",
     "S-24": "An interrupt reaches the program and its children.",
     "S-26": "The size of the terminal follows, and the program is told.",
+    "S-28": "It is starting, then busy, idle at its prompt, and busy again with the next line.",
+    "S-29": "Before its start and after its end it is not started.",
+    "S-140": "It is in the registry before it is started.",
+    "S-141": "It can be started without a terminal.",
+    "S-153": "An urgent message is typed after the interrupt.",
+    "S-160": "When the program ends, so does all around it.",
     "S-161": "Several may write at once, and nothing of it is mixed.",
     # What it wrote
     "S-25": "The newest of what it wrote can be read as text.",
@@ -593,6 +600,7 @@ _TERMINAL = {
     # What a user types
     "S-40": "What stands on the line is known, or known not to be.",
     "S-42": "What was typed becomes what to do, in order.",
+    "S-43": "An address is sent to whom it names.",
     "S-46": "The user is told where a message went.",
     "S-47": "A reset forgets the line.",
     "S-49": "An address is a name, perhaps a wish for a response, and a message, perhaps quoted.",
@@ -604,6 +612,7 @@ _TERMINAL = {
     "S-55": "Characters reach the program as they are typed.",
     "S-56": "The program does not execute an address.",
     "S-57": "Notices are worded and coloured as the user knows them.",
+    "S-58": "Each message that was sent so is in a log.",
     # What a user calls
     "S-144": "The commands of the seed are there: send with its options, and the list.",
     "S-145": "A target that could be several is refused with all of them.",
@@ -634,6 +643,23 @@ _TERMINAL = {
 }
 
 _MESSAGES = {
+    "O-27": "A shutdown ends the agent.",
+    "talk:receipts": "A message is typed, seen and answered, and every step is told with its evidence.",
+    "talk:queue": "A busy agent gets its messages one after the other, by priority, and the place is told.",
+    "talk:urgent": "Only an urgent message interrupts.",
+    "talk:draft": "Nothing is typed into a draft, a dialog or a program that starts.",
+    "talk:retry": "What was not typed is tried as soon as the agent is ready, as often as need be.",
+    "talk:restart": "Mail outlives the daemon, and what may have arrived is not typed again.",
+    "talk:ended": "A sender is told when the receiver ended without answering.",
+    "talk:failure": "An error, a limit or an interruption is no answer but a failure with its reason.",
+    "talk:identity": "Who holds the secret is the sender, whatever the message says.",
+    "talk:secrets": "Unknown, expired and foreign secrets are refused, each with its reason.",
+    "talk:policy": "The rules of a team are kept: who writes to whom, and who may do what.",
+    "talk:cancel": "A task is cancelled while it waits and while it is worked on.",
+    "talk:topics": "Topics reach those who listen, and `*` reaches everybody.",
+    "talk:loop": "Agents that echo each other are cut.",
+    "talk:names": "A wrapped agent is seen under the name it was launched with.",
+    "talk:expire": "A sender is told when a message became too old.",
     # What a screen tells
     "reply:screen": "What an agent answered is read off its screen, without what is drawn around.",
     "reply:failure": "The screen of an error, a limit or an interruption is no reply.",

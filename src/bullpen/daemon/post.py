@@ -24,7 +24,7 @@ from bullpen.daemon.identity import IdentityBook
 from bullpen.daemon.wrappers import Wrapper, Wrappers
 from bullpen.mail.courier import Courier
 from bullpen.mail.ledger import Rules
-from bullpen.mail.mailboxes import Appended
+from bullpen.mail.mailboxes import Appended, Mailboxes
 from bullpen.mail.office import PostOffice
 from bullpen.mail.policy import USER, Policy, RateLimit
 from bullpen.mail.policy_file import read_policy
@@ -56,11 +56,14 @@ ENDS = {
 
 
 class Post:
-    """The mail of one daemon. Made by `open`."""
+    """The mail of one daemon. Made by `open`, over the mailboxes of a store.
+
+    `name` mints the ids of messages.
+    """
 
     def __init__(
         self,
-        store: Store,
+        mailboxes: Mailboxes,
         identities: IdentityBook,
         settings: MailSettings,
         paths: Paths,
@@ -68,6 +71,7 @@ class Post:
         *,
         agents: Callable[[], Iterable[AgentState]],
         on_wrapper: Callable[[Wrapper], None],
+        name: Callable[[], str] | None = None,
     ) -> None:
         self._settings = settings
         self._paths = paths
@@ -86,9 +90,8 @@ class Post:
         self._callers = Callers()
         self.signals = Signals()
         self._identities = identities
-        self.mailboxes = SqliteMailboxes(
-            store.database, Rules(mailbox_limit=settings.mailbox_limit)
-        )
+        self._new_id = name or new_id
+        self.mailboxes = mailboxes
         self.wrappers = Wrappers(
             identities,
             paths.agents,
@@ -108,7 +111,7 @@ class Post:
             policy=lambda: self.policy,
             cause_of=self.working_on,
             now=now,
-            new_id=new_id,
+            new_id=self._new_id,
             on_sent=self._sent,
         )
         self.courier = Courier(
@@ -118,7 +121,7 @@ class Post:
             answer=self.office.append,
             control=self._control,
             now=now,
-            new_id=new_id,
+            new_id=self._new_id,
         )
         self.courier.add_door(PtyDoor(self.wrappers))
 
@@ -134,11 +137,14 @@ class Post:
     ) -> AsyncIterator["Post"]:
         """Take over the mail of a store for a block. Nothing is delivered before `run`."""
         identities = await IdentityBook.open(Identities(store.database), now)
-        found = cls(store, identities, settings, paths, now, **more)
+        rules = Rules(mailbox_limit=settings.mailbox_limit)
+        mailboxes = SqliteMailboxes(store.database, rules)
         try:
+            found = cls(mailboxes, identities, settings, paths, now, **more)
+            await found.courier.take_up()
             yield found
         finally:
-            await found.mailboxes.aclose()
+            await mailboxes.aclose()
 
     @property
     def _rate(self) -> RateLimit:
@@ -245,6 +251,8 @@ class Post:
         end = (
             ENDS.get(told.how, TurnEnd.FAILED) if told.is_ok or told.how in ENDS else TurnEnd.FAILED
         )
+        if end is not TurnEnd.INTERRUPTED and told.how != "exited":
+            await self.courier.note_step(wrapper.name, message_id, _S.SEEN, told.evidence)
         self.courier.hear(wrapper.name, Turn(by="pty", end=end, text=told.text))
 
     async def _control(self, delivery: Delivery) -> bool:
@@ -265,7 +273,7 @@ class Post:
         kind = MessageType.PONG if message.type is MessageType.PING else MessageType.INFO
         await self.office.append(
             Message(
-                id=new_id(),
+                id=self._new_id(),
                 from_agent=name,
                 to_agent=message.from_agent,
                 type=kind,

@@ -66,6 +66,10 @@ class InHand(msgspec.Struct):
     is_unsure: bool = False
     seen_end: Turn | None = None
     """An end that was only seen, while a better word may come."""
+    is_handing: bool = False
+    """The door has not answered yet."""
+    early: Turn | None = None
+    """An end that was told before the door had answered."""
 
     @property
     def message(self) -> Message:
@@ -140,19 +144,20 @@ class Courier:
     # ------------------------------------------------------------------------------------- running
 
     async def run(self) -> None:
-        """Deliver until cancelled. What was under way when we last ended is taken up again."""
-        await self._take_up()
-        try:
-            async with asyncio.TaskGroup() as self._tasks:
-                for agent in await self._mailboxes.backlog():
+        """Deliver until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._tasks = group
+            try:
+                for agent in {*await self._mailboxes.backlog(), *self._in_hand}:
                     self.wake(agent)
                 while True:
                     await self._expire()
                     await asyncio.sleep(EXPIRE_SECONDS)
-        finally:
-            self._tasks = None
+            finally:
+                self._tasks = None
 
-    async def _take_up(self) -> None:
+    async def take_up(self) -> None:
+        """Learn what was under way when we last ended. First of all, before anybody tells of it."""
         recovered = await self._mailboxes.recover()
         seen = await self._mailboxes.tasks(TaskQuery(states=(_S.SEEN,)))
         for delivery in (*reversed(seen), *recovered.in_flight):
@@ -167,9 +172,9 @@ class Courier:
             logger.error("what is too old could not be ended: %s", error)
             return
         for delivery in expired:
-            self._signals.tell(delivery.message.id, delivery.recipient)
             logger.warning("%s expired before %s had it", delivery.message.id, delivery.recipient)
             await self._tell_sender(delivery, "it expired before the agent had it")
+            self._signals.tell(delivery.message.id, delivery.recipient)
 
     def wake(self, agent: str) -> None:
         """Look at an agent again: it has mail, or something about it became different."""
@@ -268,7 +273,7 @@ class Courier:
         return self._choose(agent)
 
     async def _hand_over(self, agent: str, delivery: Delivery, door: Door) -> bool:
-        in_hand = InHand(delivery, door.rung, self._now())
+        in_hand = InHand(delivery, door.rung, self._now(), is_handing=True)
         self._in_hand[agent] = in_hand  # a turn may be told before the door has answered
 
         async def note(state: ReceiptState, evidence: Evidence) -> None:
@@ -284,10 +289,13 @@ class Courier:
         return await self._conclude(agent, in_hand, result)
 
     async def _conclude(self, agent: str, in_hand: InHand, result: Handover) -> bool:
+        in_hand.is_handing = False
         if self._in_hand.get(agent) is not in_hand:
             return True  # it was answered meanwhile
         delivery = in_hand.delivery
         if result.outcome is Handed.TAKEN:
+            if in_hand.early is not None:
+                await self._hear_end(agent, in_hand, in_hand.early)
             await self._look_after(agent, in_hand)
             return agent not in self._in_hand
         if delivery.state is _S.QUEUED and result.outcome is not Handed.UNSURE:
@@ -357,6 +365,9 @@ class Courier:
 
     async def _hear_end(self, agent: str, in_hand: InHand, turn: Turn) -> None:
         if self._in_hand.get(agent) is not in_hand:
+            return
+        if in_hand.is_handing:
+            in_hand.early = turn
             return
         if in_hand.delivery.state is not _S.SEEN:
             if turn.end is TurnEnd.INTERRUPTED or in_hand.delivery.state is _S.QUEUED:
@@ -431,8 +442,8 @@ class Courier:
                 now=self._now(),
                 evidence=Evidence(MAILBOX, reason, data),
             )
-        self._signals.tell(delivery.message.id, delivery.recipient)
         await self._tell_sender(delivery, reason)
+        self._signals.tell(delivery.message.id, delivery.recipient)
         self.wake(delivery.recipient)
 
     async def _look_after(self, agent: str, in_hand: InHand) -> None:

@@ -1,8 +1,9 @@
 """The receipt machine: which step of a message may follow which, and what counts as delivered.
 
 The table is all there is to it. A receipt only moves along its arrows, each step with the evidence
-for it; what is not an arrow did not happen. An answer proves that the message was seen, so a step
-that is missing before one is put in. The picture in `docs/concepts/receipts.md` is made from it.
+for it; what is not an arrow did not happen. An answer proves that the message was seen, and sending
+it off that it was put in: a step that is missing before one of these is put in. The picture in
+`docs/concepts/receipts.md` is made from it.
 """
 
 from types import MappingProxyType
@@ -61,6 +62,8 @@ def steps(state: ReceiptState, target: ReceiptState) -> tuple[ReceiptState, ...]
         return (target,)
     if target is _S.ANSWERED and _S.SEEN in TRANSITIONS[state]:
         return (_S.SEEN, _S.ANSWERED)
+    if target is _S.SUBMITTED and _S.INJECTED in TRANSITIONS[state]:
+        return (_S.INJECTED, _S.SUBMITTED)
     raise ImpossibleReceipt(state, target)
 
 
