@@ -644,14 +644,14 @@ _TERMINAL = {
 
 _MESSAGES = {
     "O-27": "A shutdown ends the agent.",
-    "talk:receipts": "A message is typed, seen and answered, and every step is told with its evidence.",
-    "talk:queue": "A busy agent gets its messages one after the other, by priority, and the place is told.",
+    "talk:receipts": "A message is typed, seen and answered; every step is told with its evidence.",
+    "talk:queue": "A busy agent gets its messages one after the other, by priority.",
     "talk:urgent": "Only an urgent message interrupts.",
     "talk:draft": "Nothing is typed into a draft, a dialog or a program that starts.",
     "talk:retry": "What was not typed is tried as soon as the agent is ready, as often as need be.",
     "talk:restart": "Mail outlives the daemon, and what may have arrived is not typed again.",
     "talk:ended": "A sender is told when the receiver ended without answering.",
-    "talk:failure": "An error, a limit or an interruption is no answer but a failure with its reason.",
+    "talk:failure": "An error, a limit or an interruption is a failure with its reason.",
     "talk:identity": "Who holds the secret is the sender, whatever the message says.",
     "talk:secrets": "Unknown, expired and foreign secrets are refused, each with its reason.",
     "talk:policy": "The rules of a team are kept: who writes to whom, and who may do what.",
