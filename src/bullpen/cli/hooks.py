@@ -1,30 +1,20 @@
 """`bullpen hooks`: let agent programs tell us what they do, and no longer."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from bullpen.agents import hooks
-from bullpen.agents.hooks import EventState, HookOutcome, HooksError, Scope
+from bullpen.cli.installing import ALL, act, dry_run_option, look, where, with_target
 from bullpen.cli.options import json_option
-from bullpen.cli.output import Cell, columns, home_relative, print_json
 from bullpen.model.states import Provider
 
 __all__ = ["command"]
 
-ALL = "all"
-F = TypeVar("F")
-
-STATES = {
-    EventState.INSTALLED: Cell("✓ installed", "green"),
-    EventState.OUTDATED: Cell("! outdated", "yellow"),
-    EventState.MISSING: Cell("- missing", None),
-}
-
-Act = Callable[[Provider], HookOutcome]
+_with_target = with_target(hooks.PROGRAMS)
 
 
 @click.group(name="hooks")
@@ -49,35 +39,9 @@ def command() -> None:
     """  # noqa: D301 - click wants the character, not its name
 
 
-def _with_target(command: F) -> F:
-    """Give a command the program and the scope it is about."""
-    for decorate in (
-        click.option(
-            "--project",
-            type=click.Path(exists=True, file_okay=False, path_type=Path),
-            help="The project's directory, if not this one; implies --scope project.",
-        ),
-        click.option(
-            "--scope",
-            type=click.Choice([each.value for each in Scope]),
-            help="Whose settings: yours for every project (the default), or one project's.",
-        ),
-        click.argument("program", type=click.Choice([*map(str, hooks.PROGRAMS), ALL])),
-    ):
-        command = decorate(command)  # type: ignore[type-var]  # click wants a callable, which it is
-    return command
-
-
-def _dry_run_option(command: F) -> F:
-    option = click.option(
-        "--dry-run", is_flag=True, help="Print what would change, and change nothing."
-    )
-    return option(command)  # type: ignore[type-var]
-
-
 @command.command()
 @_with_target
-@_dry_run_option
+@dry_run_option
 @json_option
 def install(
     program: str, *, scope: str | None, project: Path | None, dry_run: bool, as_json: bool
@@ -99,11 +63,10 @@ def install(
       1  a settings file cannot be read or written; it was left as it is
       2  wrong usage
     """  # noqa: D301 - click wants the character, not its name
-    where = _where(scope, project)
-    _act(
-        program,
-        where,
-        lambda provider: hooks.install(provider, dry_run=dry_run, **where),
+    whose = where(scope, project)
+    act(
+        _chosen(program, whose),
+        lambda provider: hooks.install(provider, dry_run=dry_run, **whose),
         ("would be installed" if dry_run else "installed", "installed already"),
         as_json=as_json,
         dry_run=dry_run,
@@ -127,23 +90,13 @@ def check(program: str, *, scope: str | None, project: Path | None, as_json: boo
       1  one is missing or outdated, or a settings file cannot be read
       2  wrong usage
     """  # noqa: D301 - click wants the character, not its name
-    where = _where(scope, project)
-    outcomes, has_failed = _collect(program, lambda each: hooks.check(each, **where), where)
-    if as_json:
-        print_json(programs=[_record(each) for each in outcomes])
-    else:
-        for each in outcomes:
-            click.echo(f"{each.provider}  {home_relative(str(each.path))}")
-            rows = [(Cell(f"  {name}"), STATES[state]) for name, state in each.events.items()]
-            for line in columns(rows):
-                click.echo(line)
-    if has_failed or not all(each.is_complete for each in outcomes):
-        raise click.exceptions.Exit(1)
+    whose = where(scope, project)
+    look(_chosen(program, whose), lambda each: hooks.check(each, **whose), as_json=as_json)
 
 
 @command.command()
 @_with_target
-@_dry_run_option
+@dry_run_option
 @json_option
 def uninstall(
     program: str, *, scope: str | None, project: Path | None, dry_run: bool, as_json: bool
@@ -161,63 +114,21 @@ def uninstall(
       1  a settings file cannot be read or written; it was left as it is
       2  wrong usage
     """  # noqa: D301 - click wants the character, not its name
-    where = _where(scope, project)
-    _act(
-        program,
-        where,
-        lambda provider: hooks.uninstall(provider, dry_run=dry_run, **where),
+    whose = where(scope, project)
+    act(
+        _chosen(program, whose),
+        lambda provider: hooks.uninstall(provider, dry_run=dry_run, **whose),
         ("would be taken out" if dry_run else "taken out", "not installed"),
         as_json=as_json,
         dry_run=dry_run,
     )
 
 
-def _where(scope: str | None, project: Path | None) -> dict[str, Any]:
-    chosen = Scope(scope) if scope else (Scope.PROJECT if project else Scope.USER)
-    if project is not None and chosen is Scope.USER:
-        raise click.UsageError("--project and --scope user contradict each other")
-    return {"scope": chosen, "project": project}
-
-
-def _act(
-    program: str,
-    where: dict[str, Any],
-    act: Act,
-    words: tuple[str, str],
-    *,
-    as_json: bool,
-    dry_run: bool,
-) -> None:
-    """Do something with one program or with all of them, and say what came of it.
-
-    `words` are for something that has changed, and for something that has not.
-    """
-    outcomes, has_failed = _collect(program, act, where)
-    if as_json:
-        print_json(dry_run=dry_run, programs=[_record(each) for each in outcomes])
+def _chosen(program: str, where: dict[str, Any]) -> "Iterator[Provider]":
+    if program == ALL:
+        yield from _present(where)
     else:
-        for each in outcomes:
-            said = words[0] if each.has_changed else words[1]
-            click.echo(f"{each.provider}  {home_relative(str(each.path))}  {said}")
-            if each.note and each.has_changed and not dry_run:
-                click.echo(f"  {each.note}")
-            if dry_run:
-                click.echo(each.diff, nl=False)
-    if has_failed:
-        raise click.exceptions.Exit(1)
-
-
-def _collect(program: str, act: Act, where: dict[str, Any]) -> tuple[list[HookOutcome], bool]:
-    """Do something with each program; what is wrong with one does not keep it from the others."""
-    outcomes: list[HookOutcome] = []
-    has_failed = False
-    for provider in [Provider(program)] if program != ALL else _present(where):
-        try:
-            outcomes.append(act(provider))
-        except HooksError as error:
-            has_failed = True
-            click.echo(f"bullpen: {error}", err=True)
-    return outcomes, has_failed
+        yield Provider(program)
 
 
 def _present(where: dict[str, Any]) -> Iterator[Provider]:
@@ -229,16 +140,3 @@ def _present(where: dict[str, Any]) -> Iterator[Provider]:
             yield provider
         else:
             click.echo(f"{provider}: not found here, left out", err=True)
-
-
-def _record(outcome: HookOutcome) -> dict[str, Any]:
-    return {
-        "provider": outcome.provider,
-        "scope": outcome.scope,
-        "path": str(outcome.path),
-        "events": outcome.events,
-        "is_complete": outcome.is_complete,
-        "has_changed": outcome.has_changed,
-        "diff": outcome.diff,
-        "note": outcome.note,
-    }

@@ -22,6 +22,7 @@ __all__ = [
     "Scope",
     "check",
     "default_runner",
+    "difference",
     "install",
     "is_present",
     "settings_path",
@@ -211,7 +212,7 @@ class _Site(msgspec.Struct, frozen=True):
             path=self.path,
             events=events,
             has_changed=has_changed,
-            diff=_diff(self.text, text, self.path) if has_changed else "",
+            diff=difference(self.text, text, self.path) if has_changed else "",
             note=self.program.note if EventState.INSTALLED in events.values() else "",
         )
 
@@ -224,7 +225,8 @@ class _Site(msgspec.Struct, frozen=True):
             raise SettingsError(self.path, str(error)) from error
 
 
-def _diff(before: str | None, after: str | None, path: Path) -> str:
+def difference(before: str | None, after: str | None, path: Path) -> str:
+    """Return what became of a file's text, as `diff` would print it."""
     lines = difflib.unified_diff(
         (before or "").splitlines(keepends=True),
         (after or "").splitlines(keepends=True),
