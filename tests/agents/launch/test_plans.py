@@ -248,6 +248,21 @@ def test_settings_that_cannot_be_read_are_left_to_claude_code(value: str, direct
     assert plan.doors == {}
 
 
+@pytest.mark.parametrize(
+    ("words", "doors"),
+    [
+        (["--settings", '{"disableAllHooks": true}'], {"mcp": True}),
+        (["--bare"], {"mcp": True}),
+        (["--safe-mode"], {}),
+    ],
+    ids=["settings", "bare", "safe"],
+)
+def test_what_the_user_has_turned_off_is_no_door(
+    words: list[str], doors: dict[str, Any], directory: Path
+) -> None:
+    assert plan_launch(given(Provider.CLAUDE, directory, *words)).doors == doors
+
+
 # -------------------------------------------------------------------------------------------- Codex
 
 

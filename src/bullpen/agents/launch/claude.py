@@ -7,12 +7,13 @@ is configured in files.
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bullpen.agents.hooks.waiter import EVENTS, wake_hook
 from bullpen.agents.launch import ours, plain
-from bullpen.agents.launch.arguments import values_of, without
+from bullpen.agents.launch.arguments import has, values_of, without
 from bullpen.agents.launch.environment import environment_of, identity_of
 from bullpen.agents.launch.files import write_json
 from bullpen.agents.launch.ours import SERVER, hooks_for
@@ -46,8 +47,16 @@ def plan(given: Given) -> LaunchPlan:
     return LaunchPlan(
         command=(*given.profile.command, *options, *without(arguments, "--settings")),
         environment=environment,
-        doors={"hooks": True, "wake": True, "mcp": True},
+        doors=_doors(arguments, merged),
     )
+
+
+def _doors(arguments: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what it will do of all that it is given: the user may have turned things off."""
+    is_safe = has(arguments, "--safe-mode")
+    runs_hooks = not (is_safe or has(arguments, "--bare") or settings.get("disableAllHooks"))
+    doors = {"hooks": runs_hooks, "wake": runs_hooks, "mcp": not is_safe}
+    return {name: True for name, is_open in doors.items() if is_open}
 
 
 def merge_settings(user: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
