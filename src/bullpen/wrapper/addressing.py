@@ -41,7 +41,6 @@ RESPONSE_SECONDS = 60.0
 MOST_SENDING = 16  # messages on their way, or waited for, at once
 
 ENTERS = (b"\r", b"\n")
-INTERRUPTS = (b"\x1b", b"\x03")
 
 Notice = Callable[[str], Awaitable[None]]
 
@@ -133,8 +132,8 @@ class Addressing:
         if isinstance(reader, LineReader) and any(each in data for each in ENTERS):
             reader.status.type_line(self._watch.terminal.context.end)
             self._watch.note_output()
-        if data in INTERRUPTS and self.injector is not None and self.injector.turn is not None:
-            self.injector.turn.is_interrupted = True
+        if self.injector is not None:
+            self.injector.note_keys(data)
 
     # -------------------------------------------------------------------------------------- sending
 

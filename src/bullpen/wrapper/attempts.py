@@ -24,6 +24,8 @@ class AttemptRecord:
         self.reply: asyncio.Future[InjectReply] = asyncio.get_running_loop().create_future()
         self.answer: Answered | None = None
         self.is_acknowledged = False
+        self.refusals = 0
+        """How often the daemon would not hear its end."""
 
     @property
     def is_over(self) -> bool:

@@ -25,6 +25,7 @@ logger = logging.getLogger("bullpen.wrapper")
 
 ANSWER_SECONDS = 10.0  # for the daemon to take an answer
 AGAIN_SECONDS = 0.5  # until it is told again
+MOST_REFUSALS = 20  # of an end; then the daemon knows better
 MOST_SAID = 2000  # characters of what was said before a turn failed
 
 
@@ -185,9 +186,12 @@ class Follower:
             assert record.answer is not None
             try:
                 await self._link.request(record.answer, seconds=ANSWER_SECONDS)
-            except RemoteError as error:  # it knows better
+            except RemoteError as error:  # one that is just ending says so, too
                 logger.warning("the daemon refused the end of a turn: %s", error)
+                record.refusals += 1
+                record.is_acknowledged = record.refusals >= MOST_REFUSALS
             except BullpenError:  # it is gone, or busy
                 return has_told
-            record.is_acknowledged = has_told = True
+            else:
+                record.is_acknowledged = has_told = True
         return has_told

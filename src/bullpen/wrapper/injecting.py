@@ -38,7 +38,7 @@ logger = logging.getLogger("bullpen.wrapper")
 
 BY = "pty"
 READY_SECONDS = 0.1  # for which a box must have been ready: screens flicker
-ESCAPE = b"\x1b"
+ESCAPE, CONTROL_C = b"\x1b", b"\x03"
 ESCAPE_SECONDS = 0.2  # between two of them; at once they are another key
 SIGNAL_SECONDS = 0.5  # for a program to say something about being interrupted
 LONGEST_WAIT = 60.0  # to look again, whatever was or was not told
@@ -95,6 +95,11 @@ class Injector:
             each.cancel()
         if work:
             await asyncio.wait(work)
+
+    def note_keys(self, data: bytes) -> None:
+        """Somebody pressed keys: perhaps those that interrupt a turn."""
+        if self.turn is not None and (data == ESCAPE or CONTROL_C in data):
+            self.turn.is_interrupted = True
 
     async def interrupt(self) -> None:
         """Interrupt what the program is doing, in its own way."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from bullpen.api.runtime import Paths, prepare
 from bullpen.connection.errors import CommandNotFound
 from bullpen.errors import BullpenError
 from bullpen.wrapper.agent import WrappedAgent
@@ -48,7 +49,7 @@ def run(options: WrapperOptions) -> int:
 async def _run(options: WrapperOptions) -> int:
     user = None if options.is_detached else UserTerminal.open()
     log_path = options.log_path or options.paths.agent_logs / "wrapper.log"
-    log = await asyncio.to_thread(_open_log, log_path)
+    log = await asyncio.to_thread(_open_log, options.paths, log_path)
     try:
         with _quiet(log):
             agent = WrappedAgent(options, user)
@@ -78,8 +79,10 @@ def _complain(text: str) -> None:
         os.write(2, f"bullpen: {text}\r\n".encode(errors="replace"))
 
 
-def _open_log(path: Path) -> TextIO | None:
+def _open_log(paths: Paths, path: Path) -> TextIO | None:
     """Open the log, or do without."""
+    with contextlib.suppress(BullpenError):  # which whoever needs the directories will say
+        prepare(paths)
 
     def private(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_CLOEXEC, 0o600)

@@ -11,6 +11,7 @@ import re
 from bullpen.terminal.context import plain_text
 from bullpen.terminal.keyboard import reply_notice
 from bullpen.terminal.rules.screen import width_of
+from bullpen.wrapper.status import last_line
 
 __all__ = [
     "failed_notice",
@@ -56,6 +57,8 @@ def line_notice(text: str, tail: bytes) -> bytes:
     """A notice for a terminal on which output ends so."""
     shown = text.replace("\n", _NEXT_LINE)
     begun = tail[tail.rfind(b"\n") + 1 :]
+    if b"\b" in begun or b"\r" in begun:
+        begun = last_line(tail).encode()  # without what was rubbed out
     return b"\r\x1b[K" + shown.encode() + _NEXT_LINE.encode() + begun
 
 

@@ -58,6 +58,7 @@ class Serving:
         return True
 
     async def _press(self, request: PressKeys, _: Context) -> bool:
+        self._injector.note_keys(request.data)
         try:
             await self._terminal.write(request.data)
         except PtyClosed:

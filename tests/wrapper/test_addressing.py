@@ -1,0 +1,76 @@
+"""`@name message` typed in a wrapped program's terminal is sent, and the terminal never waits."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bullpen.terminal.emulators import open_emulator
+from tests.wrapper.rooms import Glass, dummy, read, room, tui
+
+
+@pytest.mark.requirement("S-03", "S-43", "S-54", "S-55", "S-56", "S-57", "S-58")
+async def test_an_address_is_sent_and_the_program_does_not_execute_it(home: Path) -> None:
+    async with room(home) as place, place.wrapped(dummy(), name="ann") as glass:
+        daemon = place.daemon
+        daemon.contacts = ["codex", "my-agent"]
+        await daemon.until_ready()
+        await glass.type("@Codex review this")
+        await glass.until(b"> @Codex review this")
+        await glass.type("\r")
+        await glass.until("\x1b[32m[→ codex (local)]\x1b[0m\r\n> ".encode())
+        (sent,) = daemon.sent
+        assert (sent.to, sent.content, sent.secret) == ("codex", "review this", "")
+        assert sent.metadata == {"via": "ann"}
+        await glass.type('@my-agent --response "how much?"\r')
+        await glass.until("\x1b[36m[← my-agent]\x1b[0m\r\n42\r\n> ".encode())
+        await glass.type("@nobody hello\r")
+        await glass.until("\x1b[31m[✗ nobody not found]\x1b[0m".encode())
+        daemon.refused = "codex listens to nobody"
+        await glass.type("@codex hello\r")
+        await glass.until("[✗ codex: refused: codex listens to nobody]".encode())
+        daemon.refused, daemon.reply = "", ""
+        await glass.type("@codex --response hello\r")
+        await glass.until(b"no answer within 60 s")
+        await glass.type("and now you\r")
+        await glass.until(b"You said: and now you")
+        assert b"You said: @" not in glass.shown
+        log = (await read(place.paths.agent_logs / "input_router.log")).splitlines()
+        assert [line.split(" ")[1:4] for line in log] == [
+            ["ann", "->", to] for to in ("codex", "my-agent", "nobody", "codex", "codex")
+        ]
+        assert "m-1, answered" in log[1]
+
+
+async def screen_of(glass: Glass, columns: int, rows: int) -> tuple[str, ...]:
+    emulator = await asyncio.to_thread(open_emulator, columns, rows)
+    emulator.feed(glass.shown)
+    try:
+        return emulator.screen().lines
+    finally:
+        emulator.close()
+
+
+@pytest.mark.requirement("S-57")
+async def test_over_a_painted_screen_a_notice_stands_on_the_last_row(home: Path) -> None:
+    async with room(home) as place, place.wrapped(tui(), columns=60, rows=12) as glass:
+        daemon = place.daemon
+        daemon.contacts, daemon.reply = ["codex"], "forty-two\nand more"
+        await daemon.until_ready()
+        await glass.type("@file is a mention")
+        await daemon.until(lambda: daemon.states[-1].prompt == "draft")
+        await glass.type("\r")
+        await glass.until("● ".encode())
+        await daemon.until_ready()
+        assert not daemon.sent
+        before = await screen_of(glass, 60, 12)
+        for key in "@codex --response how much?":
+            await glass.type(key)
+        await daemon.until(lambda: daemon.states[-1].prompt == "draft")
+        await glass.type("\r")
+        await glass.until("[← codex]".encode())
+        after = await screen_of(glass, 60, 12)
+        assert after[-1] == "[← codex] forty-two and more"
+        assert after[: len(before) - 1] == before[:-1]  # and nothing else is different
+        await daemon.until_ready()
+        assert (await daemon.answer_to("hello")).text == "You said: hello"

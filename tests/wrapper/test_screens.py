@@ -1,0 +1,91 @@
+"""A wrapped program that paints a screen: what is seen decides what is typed, and what was said."""
+
+from pathlib import Path
+
+from bullpen.api.wrapping import PressKeys, ReadTerminal, WrapperInterrupt
+from bullpen.model.states import Activity
+from tests.wrapper.rooms import read, room, tui
+
+LONG = "\n".join(f"line {number} of it, with 日本語" for number in range(40))
+
+
+async def test_a_message_is_pasted_submitted_and_answered(home: Path) -> None:
+    async with room(home) as place, place.wrapped(tui()) as glass:
+        daemon = place.daemon
+        await daemon.until_ready()
+        answer = await daemon.answer_to("hello")
+        assert (answer.is_ok, answer.how, answer.text) == (True, "prompt_back", "You said: hello")
+        assert daemon.steps_of("m1:1") == ["injected", "submitted", "seen"]
+        assert b"You said: hello" in glass.shown
+        quick = await daemon.answer_to("quick", "m2:1")
+        assert quick.text == "You said: quick"
+        read = await daemon.ask(ReadTerminal())
+        assert "● You said: quick" in read.screen
+        long = await daemon.answer_to("long 100", "m3:1")
+        assert long.text.split("\n") == [f"line {number}" for number in range(100)]
+
+
+async def test_a_slow_program_that_swallows_enters_gets_a_long_message_once(home: Path) -> None:
+    log = home / "tui.log"
+    profile = tui("--log", str(log), "--swallow", "2", "--slow-echo", "0.5", "--noise")
+    async with room(home) as place, place.wrapped(profile):
+        await place.daemon.until_ready()
+        answer = await place.daemon.answer_to(LONG)
+        assert answer.is_ok
+        noted = await read(log)
+        assert noted.count("200~") == 1
+        assert f"asked {'[from bob]' + chr(10) + LONG!r}" in noted
+
+
+async def test_a_dialog_is_not_typed_into_and_the_turn_goes_on_behind_it(home: Path) -> None:
+    log = home / "tui.log"
+    async with room(home) as place, place.wrapped(tui("--log", str(log))) as glass:
+        daemon = place.daemon
+        await daemon.until_ready()
+        assert (await daemon.inject("ask", "m1:1")).outcome == "submitted"
+        await daemon.until(lambda: daemon.states[-1].activity is Activity.WAITING_APPROVAL)
+        for urgent in (False, True):
+            reply = await daemon.inject("later", "m2:1", ready_seconds=0.2, interrupts=urgent)
+            assert reply.outcome == "not_ready"
+        assert "decided" not in await read(log)
+        await glass.type("1")
+        assert (await daemon.answer("m1:1")).text == "You said: ask"
+
+
+async def test_an_interrupted_turn_and_one_refused_for_usage_have_no_answer(home: Path) -> None:
+    async with room(home) as place, place.wrapped(tui()):
+        daemon = place.daemon
+        await daemon.until_ready()
+        assert (await daemon.inject("slow", "m1:1")).outcome == "submitted"
+        await daemon.until(lambda: "seen" in daemon.steps_of("m1:1"))
+        assert await daemon.ask(WrapperInterrupt())
+        interrupted = await daemon.answer("m1:1")
+        assert (interrupted.is_ok, interrupted.how) == (False, "interrupted")
+        assert (await daemon.inject("slow", "m2:1")).outcome == "submitted"
+        await daemon.until(lambda: "seen" in daemon.steps_of("m2:1"))
+        urgent = await daemon.answer_to("limit", "m3:1", interrupts=True)
+        assert (await daemon.answer("m2:1")).how == "interrupted"
+        assert (urgent.is_ok, urgent.how) == (False, "rate_limit")
+        assert "429" in urgent.text
+
+
+async def test_a_draft_is_left_alone(home: Path) -> None:
+    async with room(home) as place, place.wrapped(tui()) as glass:
+        daemon = place.daemon
+        await daemon.until_ready()
+        await glass.type("my draft")
+        await daemon.until(lambda: daemon.states[-1].prompt == "draft")
+        reply = await daemon.inject("hello", ready_seconds=0.2)
+        assert (reply.outcome, reply.reason) == ("not_ready", "a draft is in the prompt box")
+        assert await daemon.ask(PressKeys(data=b"\x15"))
+        await daemon.until_ready()
+        assert (await daemon.answer_to("hello")).text == "You said: hello"
+
+
+async def test_a_program_that_dies_of_a_message_is_told(home: Path) -> None:
+    async with room(home) as place, place.wrapped(tui()) as glass:
+        daemon = place.daemon
+        await daemon.until_ready()
+        await daemon.inject("die")
+        assert await glass.wait() == 3
+        assert daemon.ended == [3]
