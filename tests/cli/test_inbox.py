@@ -65,7 +65,7 @@ def test_a_message_is_shown_with_what_it_is_above_what_it_says() -> None:
 
 
 async def test_looking_changes_nothing_and_taking_makes_it_seen(codex: FakeDaemon) -> None:
-    secret = codex.talk.secret_of("codex")
+    secret = await codex.talk.secret_of("codex")
     await show("send", "codex", "one")
     await show("send", "codex", "two", "--priority", "high")
     for _ in range(2):
@@ -84,7 +84,7 @@ async def test_a_person_may_look_into_any_mailbox_and_an_agent_may_not(codex: Fa
     codex.set_agent(agent_state("claude-1", Activity.IDLE))
     await show("send", "codex", "for you only")
     assert "  for you only" in (await show("inbox", "--agent", "codex")).lines
-    secret = codex.talk.secret_of("claude-1")
+    secret = await codex.talk.secret_of("claude-1")
     done = await execute("inbox", "--agent", "codex", BULLPEN_SECRET=secret)
     assert (done.code, done.out) == (5, "")
     assert (await invoke("inbox", "--agent", "codex", "--take")).code == 2
@@ -92,7 +92,7 @@ async def test_a_person_may_look_into_any_mailbox_and_an_agent_may_not(codex: Fa
 
 
 async def test_what_comes_is_shown_as_it_comes(codex: FakeDaemon) -> None:
-    secret = codex.talk.secret_of("codex")
+    secret = await codex.talk.secret_of("codex")
     following = await asyncio.create_subprocess_exec(
         *(PROGRAM, "inbox", "--follow", "--json"), stdout=asyncio.subprocess.PIPE
     )
@@ -115,7 +115,7 @@ async def test_what_comes_is_shown_as_it_comes(codex: FakeDaemon) -> None:
 
 @pytest.mark.requirement("O-28")
 async def test_an_answer_goes_to_who_asked_and_names_what_it_answers(codex: FakeDaemon) -> None:
-    secret = codex.talk.secret_of("codex")
+    secret = await codex.talk.secret_of("codex")
     await show("send", "codex", "why?")
     assert (await execute("inbox", "--take", BULLPEN_SECRET=secret)).code == 0
     done = await execute("reply", "because", BULLPEN_SECRET=secret)
@@ -133,7 +133,7 @@ async def test_an_answer_goes_to_who_asked_and_names_what_it_answers(codex: Fake
 
 
 async def test_a_task_can_fail_with_its_reason_and_tell_how_it_goes(codex: FakeDaemon) -> None:
-    secret = codex.talk.secret_of("codex")
+    secret = await codex.talk.secret_of("codex")
     await show("send", "codex", "do it")
     assert (await execute("inbox", "--take", BULLPEN_SECRET=secret)).code == 0
     half = await execute("reply", "half of it", "--progress", "--json", BULLPEN_SECRET=secret)
@@ -146,7 +146,7 @@ async def test_a_task_can_fail_with_its_reason_and_tell_how_it_goes(codex: FakeD
 
 
 async def test_the_user_answers_what_agents_ask(codex: FakeDaemon) -> None:
-    secret = codex.talk.secret_of("codex")
+    secret = await codex.talk.secret_of("codex")
     asking = asyncio.create_task(execute("ask", "user", "may I?", BULLPEN_SECRET=secret))
     await eventually(lambda: any(each.METHOD == "mail.wait" for each in codex.requests))
     await show("inbox", "--take")
@@ -167,7 +167,7 @@ async def test_there_must_be_something_to_answer(codex: FakeDaemon) -> None:
 
 async def test_one_can_ask_who_one_is(codex: FakeDaemon) -> None:
     assert await show("whoami") == (0, "user (human)\n", "")
-    secret = codex.talk.secret_of("codex")
+    secret = await codex.talk.secret_of("codex")
     assert (await execute("whoami", BULLPEN_SECRET=secret)).out == "codex (peer)\n"
     told = await execute("whoami", "--json", BULLPEN_SECRET=secret)
     assert told.json == {"schema": 1, "name": "codex", "authority": "peer"}

@@ -228,11 +228,12 @@ async def test_a_store_that_is_not_there_is_1(codex: FakeDaemon) -> None:
 
 async def test_a_secret_that_nobody_was_given_is_refused(codex: FakeDaemon) -> None:
     done = await execute("send", "codex", "hello", BULLPEN_SECRET="made up")
-    assert done == (5, "", "bullpen: nobody was given this secret\n")
+    assert (done.code, done.out) == (5, "")
+    assert done.err.startswith("bullpen: nobody was given this secret")
 
 
 async def test_the_sender_is_who_holds_the_secret(codex: FakeDaemon) -> None:
-    secret = codex.talk.secret_of("codex")
+    secret = await codex.talk.secret_of("codex")
     assert (await execute("send", "user", "may I?", BULLPEN_SECRET=secret)).code == 0
     inbox = await show("inbox", "--json")
     assert inbox.json["deliveries"][0]["message"]["from"] == "codex"
@@ -251,7 +252,7 @@ async def test_it_waits_until_the_agent_has_it(codex: FakeDaemon) -> None:
     waiting = asyncio.create_task(execute("send", "codex", "hello", "--wait", "seen"))
     await eventually(lambda: is_asked_to_wait(codex))
     assert not waiting.done()
-    secret = codex.talk.secret_of("codex")
+    secret = await codex.talk.secret_of("codex")
     assert (await execute("inbox", "--take", BULLPEN_SECRET=secret)).code == 0
     assert await waiting == (0, "● seen m-1 by codex\n", "")
 
@@ -296,7 +297,7 @@ async def outcome_of(codex: FakeDaemon, state: ReceiptState | None) -> Done:
         (None, 3, f"m-1: the time of 0.01 seconds is over: {NO_WAY}"),
         (ReceiptState.FAILED, 6, "the agent has reached its usage limit: until noon"),
         (ReceiptState.EXPIRED, 6, "expired m-1 for codex"),
-        (ReceiptState.DEAD, 6, "it was cancelled"),
+        (ReceiptState.DEAD, 6, "m-1: user cancelled it"),
     ],
     ids=["answered", "under-way", "failed", "expired", "dead"],
 )
@@ -330,7 +331,7 @@ async def test_each_step_is_told_while_somebody_looks_on(codex: FakeDaemon) -> N
 
 
 async def test_nothing_but_the_answer_is_printed_and_thinking_elsewhere(codex: FakeDaemon) -> None:
-    secret = codex.talk.secret_of("codex")
+    secret = await codex.talk.secret_of("codex")
     waiting = asyncio.create_task(invoke("ask", "codex", "why?", "--thinking"))
     await eventually(lambda: is_asked_to_wait(codex))
     reply = ["reply", "because", "--to", "m-1", "--thinking", "hm"]

@@ -29,9 +29,10 @@ import msgspec
 from bullpen.api import methods
 from bullpen.api.errors import ApiError
 from bullpen.api.lookup import check_until, find_agent, find_pane, holds, not_found
+from bullpen.api.runtime import Paths
 from bullpen.api.subscribers import Subscribers
 from bullpen.connection import Builder, Connection, Context, TypedRequest, listen_unix
-from bullpen.mail.memory import MemoryMailboxes
+from bullpen.mail.mailboxes import Mailboxes
 from bullpen.model.alerts import Alert, ResolvePolicy
 from bullpen.model.appearance import status_line
 from bullpen.model.observations import PaneInstanceId
@@ -61,7 +62,7 @@ from bullpen.model.views import (
     StateChange,
     Summary,
 )
-from bullpen.testing.talk import FakeTalk
+from bullpen.testing.talk import FakePost
 
 __all__ = ["FakeDaemon", "agent_state", "pane_state"]
 
@@ -172,7 +173,7 @@ class FakeDaemon:
         sessions: Iterable[SessionState] = (),
         health: dict[SourceKind, SourceHealth] | None = None,
         alerts: Iterable[Alert] = (),
-        mailboxes: MemoryMailboxes | None = None,
+        mailboxes: Mailboxes | None = None,
         version: str = VERSION,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -182,7 +183,12 @@ class FakeDaemon:
         self.latency: dict[str, methods.LatencyStatus] = {}
         self.snapshots: dict[str, SnapshotInfo] = {}
         self.is_stopped = asyncio.Event()
-        self.talk = FakeTalk(lambda: tuple(self._agents.values()), now, mailboxes)
+        self.talk = FakePost(
+            Paths.resolve(socket=self.socket_path),
+            now,
+            agents=lambda: tuple(self._agents.values()),
+            mailboxes=mailboxes,
+        )
         self._now = now
         self._agents = {each.name: each for each in agents}
         self._panes = {str(each.pane_instance_id): each for each in panes}
