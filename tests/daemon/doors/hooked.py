@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bullpen.agents.hooks import shim
+from bullpen.agents.journals import Ears
 from bullpen.api.methods import HookAnswer, HookAsk, HookReport, HookTook
 from bullpen.api.talk import AwaitWake, WakeReply
 from bullpen.connection import Connection, listen_unix
@@ -13,9 +15,10 @@ from bullpen.daemon.doors.hooks import DrainDoor, WakeDoor
 from bullpen.mail.doors import Door, Handover
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.states import Activity
+from bullpen.model.turns import Turn
 from tests.daemon.doors.talk import delivery
 
-__all__ = ["AGENT", "SECRET", "Hooked", "listening"]
+__all__ = ["AGENT", "SECRET", "Hooked", "listening", "patient_shim"]
 
 AGENT = "claude-1"
 SECRET = "bp_test_0000"
@@ -32,6 +35,8 @@ class Hooked:
         self.asked: list[HookAsk] = []
         self.secrets: list[str] = []
         self.steps: list[ReceiptState] = []
+        self.turns: list[Turn] = []
+        self.ears = Ears(self._on_turn)
         self.wake = WakeDoor(activity_of=lambda _: self.activity, on_change=self._stir)
         self.drain = DrainDoor(has_mail=self._has_mail, on_change=self._on_ask)
         self.handed: list[Handover] = []
@@ -80,17 +85,22 @@ class Hooked:
     def _stir(self, _agent: str) -> None:
         self._changed.set()
 
+    def _on_turn(self, _agent: str, turn: Turn) -> None:
+        self.turns.append(turn)
+        self._changed.set()
+
     # ----------------------------------------------------------------------------- what it answers
 
-    def report(self, request: HookReport, _: Any) -> bool:
+    async def report(self, request: HookReport, _: Any) -> bool:
         self.reports.append(request.payload)
         self.secrets.append(request.secret)
+        await self.ears.hear(AGENT, request.provider, request.payload)
         self._changed.set()
         return True
 
     async def ask(self, request: HookAsk, context: Any) -> HookAnswer:
         self.asked.append(request)
-        self.report(request.report, context)
+        await self.report(request.report, context)
         return await self.drain.ask(request, AGENT)
 
     async def wait(self, request: AwaitWake, _: Any) -> WakeReply:
@@ -114,5 +124,19 @@ async def listening(path: Path) -> AsyncIterator[Hooked]:
         .on_request(AwaitWake, hooked.wait)
     )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    async with listen_unix(str(path), builder):
-        yield hooked
+    try:
+        async with listen_unix(str(path), builder):
+            yield hooked
+    finally:
+        await hooked.ears.aclose()
+
+
+def patient_shim(path: Path, seconds: float) -> Path:
+    """Write a shim that waits longer for a daemon on a machine with too much to do."""
+    source = Path(shim.__file__).read_text()
+    for name, hurried in (("BUDGET", 0.1), ("ASK", 0.8), ("TAKE", 0.3), ("LAST", 1.0)):
+        assert f"\n{name}_SECONDS = {hurried}" in source
+        allowed = 3 * seconds if name == "LAST" else seconds
+        source = source.replace(f"\n{name}_SECONDS = {hurried}", f"\n{name}_SECONDS = {allowed}")
+    path.write_text(source)
+    return path

@@ -11,7 +11,7 @@ from bullpen.model.states import Activity
 from bullpen.model.turns import Turn, TurnEnd
 
 AGENT = "codex"
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 def now() -> datetime:
