@@ -19,10 +19,9 @@ from bullpen.daemon.doors import hooks
 from bullpen.mail.doors import Handed
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.states import Provider
-from tests.daemon.doors.hooked import listening
+from tests.daemon.doors.hooked import listening, patient_shim
 
 SHIM = Path(shim.__file__)
-PATIENCE = {"ASK_SECONDS = 0.8": "ASK_SECONDS = 20", "TAKE_SECONDS = 0.3": "TAKE_SECONDS = 20"}
 ODD = '! first\n日本語 😀 "quoted" \\ <tag> & \'\n\n  indented "output":""'
 
 
@@ -39,14 +38,8 @@ def spool(home: Path) -> Path:
 @pytest.fixture
 def patient(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a shim that waits for a daemon on a machine with too much to do."""
-    source = SHIM.read_text() + "\n"
-    for hurried, patient in {**PATIENCE, "LAST_SECONDS = 1.0": "LAST_SECONDS = 60"}.items():
-        assert hurried in source
-        source = source.replace(hurried, patient)
     monkeypatch.setattr(hooks, "ASK_SECONDS", 20.0)
-    copy = home / "patient.py"
-    copy.write_text(source)
-    return copy
+    return patient_shim(home / "patient.py", 20.0)
 
 
 async def run(
