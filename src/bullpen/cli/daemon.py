@@ -57,6 +57,7 @@ def command(
     from bullpen.api.start import ALREADY_RUNNING
     from bullpen.daemon.lock import AlreadyRunning
     from bullpen.daemon.main import run
+    from bullpen.servers.mcp import serve
 
     options = DaemonOptions(
         socket_path=socket_path(),
@@ -67,7 +68,7 @@ def command(
         foreground=not background,
     )
     try:
-        code = run(options)
+        code = run(options, [serve])
     except AlreadyRunning as error:
         click.echo(f"bullpen: {error}", err=True)
         code = ALREADY_RUNNING

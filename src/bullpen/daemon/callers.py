@@ -7,7 +7,8 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from bullpen.api.peers import peer_pid
-from bullpen.connection import Connection, SocketTransport
+from bullpen.connection import Connection, SocketTransport, Transport
+from bullpen.daemon.inside import InsideTransport
 
 __all__ = ["Callers"]
 
@@ -21,16 +22,26 @@ class Callers:
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Connection, tuple[int, ...]] = WeakKeyDictionary()
 
+    def vouch(self, connection: Connection, pid: int) -> None:
+        """Note in whose name a connection within our own process is."""
+        self._known[connection] = _ancestry(pid) if pid else ()
+
     async def ancestry(self, connection: Connection) -> tuple[int, ...]:
         """Return the process that connected and those above it; nothing if that is not known."""
         known = self._known.get(connection)
         if known is None:
             transport = connection.transport
-            connected = transport.connected if isinstance(transport, SocketTransport) else None
-            pid = peer_pid(connected) if connected is not None else 0
+            pid = _pid_behind(transport)
             known = await asyncio.to_thread(_ancestry, pid) if pid else ()
             self._known[connection] = known
         return known
+
+
+def _pid_behind(transport: Transport | None) -> int:
+    if isinstance(transport, InsideTransport):
+        return transport.pid
+    connected = transport.connected if isinstance(transport, SocketTransport) else None
+    return peer_pid(connected) if connected is not None else 0
 
 
 def _ancestry(pid: int) -> tuple[int, ...]:

@@ -11,12 +11,13 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Self
 
 from bullpen.agents.turns import turn_of_hook
+from bullpen.api.client import Client
 from bullpen.api.methods import PROTOCOL_VERSION, DaemonInfo
 from bullpen.api.options import DaemonOptions
 from bullpen.api.runtime import Paths, prepare
@@ -24,6 +25,7 @@ from bullpen.api.settings import Settings, resolve
 from bullpen.daemon.alarms import Alarms
 from bullpen.daemon.alerts import AlertLedger
 from bullpen.daemon.door import open_door
+from bullpen.daemon.inside import Companion, open_inside
 from bullpen.daemon.isolated import isolated_sources, keep_panes
 from bullpen.daemon.latency import Latencies
 from bullpen.daemon.lock import InstanceLock
@@ -61,8 +63,8 @@ EVENTS_KEPT = 500_000
 FIRST_LOOK_SECONDS = 5.0
 
 
-def run(options: DaemonOptions) -> int:
-    """Run the daemon until it is told to stop; return the exit code."""
+def run(options: DaemonOptions, companions: Sequence[Companion] = ()) -> int:
+    """Run the daemon until it is told to stop, with what serves beside it; return the exit code."""
     paths = Paths.resolve(socket=options.socket_path)
     settings = resolve(paths.config, os.environ, _flags(options)).settings
     prepare(paths)
@@ -75,15 +77,15 @@ def run(options: DaemonOptions) -> int:
             console=sys.stderr if options.foreground else None,
         )
         try:
-            asyncio.run(_run(settings, paths, log))
+            asyncio.run(_run(settings, paths, log, companions))
         finally:
             log.close()
     return 0
 
 
-async def _run(settings: Settings, paths: Paths, log: Log) -> None:
+async def _run(settings: Settings, paths: Paths, log: Log, companions: Sequence[Companion]) -> None:
     with stop_on_signals() as stop:
-        async with Daemon(settings, paths, stop=stop, log=log):
+        async with Daemon(settings, paths, stop=stop, log=log, companions=companions):
             reason = await stop.wait()
             logger.info("stopping: %s", reason)
 
@@ -109,7 +111,9 @@ class Daemon:
         stop: Stop | None = None,
         now: Now = utc_now,
         log: Log | None = None,
+        companions: Sequence[Companion] = (),
     ) -> None:
+        self._companions = companions
         self._settings = settings
         self._paths = paths
         self._stop = stop or Stop()
@@ -285,10 +289,23 @@ class Daemon:
             group.create_task(self.post.run())
             group.create_task(self.alarms.keep(self._store))
             group.create_task(snapshots.save_every(period))
+            for companion in self._companions:
+                group.create_task(self._accompany(companion))
             group.create_task(self._keep_house())
             group.create_task(self._keep_watch())
             if self._settings.daemon.isolate_sources:
                 group.create_task(self._keep_panes())
+
+    async def _accompany(self, companion: Companion) -> None:
+        """Let something serve beside us; that it cannot is no reason to end."""
+
+        def open_client(pid: int) -> AbstractAsyncContextManager[Client]:
+            return open_inside(self.service.builder, pid)
+
+        try:
+            await companion(open_client, self._paths, self._settings)
+        except Exception:  # the boundary: what serves beside us is not us
+            logger.exception("%s has failed", companion.__module__)
 
     async def _keep_house(self) -> None:
         while True:
