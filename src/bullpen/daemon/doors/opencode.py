@@ -10,7 +10,7 @@ that the model answers it is `seen`.
 """
 
 from collections.abc import Callable, Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from bullpen.agents.providers.opencode.turns import BY
@@ -39,7 +39,7 @@ class OpencodeDoor:
         self,
         on_turn: Callable[[str, Turn], None],
         on_activity: Callable[[str, Activity, bool], None],
-        now: Callable[[], datetime],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         *,
         confirm_seconds: float = CONFIRM_SECONDS,
         **link_options: Any,
