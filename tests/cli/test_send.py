@@ -386,3 +386,18 @@ async def test_what_an_agent_wrote_is_exact_in_a_pipe_and_harmless_on_a_terminal
             shown += data
     assert shown.decode().endswith("\r\na\N{REPLACEMENT CHARACTER}[31mb c\r\nd\r\n")
     assert "  codex: \x1b[32m● seen\x1b[0m (a turn began with it)\r\n" in shown.decode()
+
+
+async def test_who_waited_for_an_answer_has_it_and_does_not_get_it_again(codex: FakeDaemon) -> None:
+    codex.set_agent(agent_state("claude-1", Activity.IDLE))
+    codex.talk.door.lead_to("codex", lambda _: "done")
+    codex.talk.door.lead_to("claude-1")
+    secret = await codex.talk.secret_of("claude-1")
+    assert (await execute("ask", "codex", "do it", BULLPEN_SECRET=secret)).out == "done\n"
+    assert "● seen m-2 by claude-1" in (await show("trace", "m-2")).out
+    assert [each.recipient for each in codex.talk.door.handed] == ["codex"]
+    await show("send", "codex", "and this")  # nobody waits for the answer to this one
+    await eventually(lambda: asyncio.to_thread(lambda: len(codex.talk.door.handed) == 2))
+    await show("ask", "codex", "the user, too")
+    inbox = (await show("inbox", "--json")).json["deliveries"]
+    assert [each["message"]["reply_to"] for each in inbox] == ["m-3"]

@@ -164,6 +164,9 @@ class WaitMessage(TypedRequest[WaitMessageReply]):
     """`seen`, `answered`, or `ended` (any end)."""
     timeout_seconds: float | None = None
     """None is the setting for its type: `mail.task_seconds`, `mail.receive_seconds`."""
+    take: bool = False
+    """Who asked takes the answer by this: it counts as seen, and does not come to him again."""
+    secret: str = ""
 
 
 class InboxReply(msgspec.Struct, frozen=True):

@@ -104,7 +104,13 @@ async def deliver(
         accepted = name
         waited = None
         if until is not None:
-            request = WaitMessage(message_id=name, until=until, timeout_seconds=remaining())
+            request = WaitMessage(
+                message_id=name,
+                until=until,
+                timeout_seconds=remaining(),
+                take=until == "answered",
+                secret=message.secret,
+            )
             waited = await _wait(client, request, look_on)
             if timeout_seconds is not None:  # all of it, not what was left for the last connection
                 waited = msgspec.structs.replace(waited, timeout_seconds=timeout_seconds)

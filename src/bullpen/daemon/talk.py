@@ -1,6 +1,7 @@
 """What the daemon answers about messages, tasks and agents."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from bullpen.api import talk, wrapping
@@ -148,7 +149,7 @@ class TalkService:
         current = self._post.working_on(agent)
         return current.id if current is not None else None
 
-    async def _wait(self, request: talk.WaitMessage, _: Context) -> talk.WaitMessageReply:
+    async def _wait(self, request: talk.WaitMessage, context: Context) -> talk.WaitMessageReply:
         if request.until not in REACHED:
             words = ", ".join(REACHED)
             raise ApiError(Reason.INVALID_MESSAGE, f"until is to be one of {words}")
@@ -161,11 +162,15 @@ class TalkService:
         def is_over(deliveries: Sequence[Delivery]) -> bool:
             return all(each.state in wanted or each.state in OVER for each in deliveries)
 
-        deliveries, has_ended = await self._office.wait(
-            message.id, is_over, min(seconds, LONGEST_WAIT_SECONDS)
-        )
+        takes = request.take and message.from_agent == await self._post.who(request.secret, context)
+        with self._office.awaiting(message.id) if takes else nullcontext():
+            deliveries, has_ended = await self._office.wait(
+                message.id, is_over, min(seconds, LONGEST_WAIT_SECONDS)
+            )
         reached = all(each.state in wanted for each in deliveries)
         reply = await self._office.answer_to(message.id)
+        if takes and reply is not None:
+            await self._office.see(reply)
         outcome = "reached" if reached else "ended" if has_ended else "timeout"
         reason = ""
         if outcome == "ended":

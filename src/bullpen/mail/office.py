@@ -5,8 +5,8 @@ calls; what a message says of its own sender, its chain of causes and its retrie
 """
 
 import contextlib
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +32,7 @@ from bullpen.mail.policy import (
     rate_refusal,
     take,
 )
+from bullpen.mail.receipts import outcome_of_reply
 from bullpen.mail.signals import Signals
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState, TaskQuery
 from bullpen.model.messages import Message, MessageType, read_message
@@ -85,6 +86,7 @@ class PostOffice:
         self._new_id = new_id
         self._on_sent = on_sent
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._awaited: Counter[str] = Counter()
 
     # ------------------------------------------------------------------------------------- sending
 
@@ -109,6 +111,8 @@ class PostOffice:
     async def append(self, message: Message, names: Sequence[str] | None = None) -> Appended:
         """Keep a message that nothing is to be asked about any more: one of our own."""
         appended = await self._mailboxes.append(message, now=self._now(), recipients=names)
+        if message.reply_to in self._awaited and outcome_of_reply(message.type) is not None:
+            await self.see(message)
         keys = {message.id, *(each.recipient for each in appended.deliveries)}
         self._signals.tell(*keys, *([message.reply_to] if message.reply_to else []))
         if appended.is_new:
@@ -258,6 +262,25 @@ class PostOffice:
         if found is not None:
             return found, True
         return await self._mailboxes.deliveries(message_id), False
+
+    @contextlib.contextmanager
+    def awaiting(self, message_id: str) -> Iterator[None]:
+        """Let who asked take the answer where he waits for it, as long as a block lasts."""
+        self._awaited[message_id] += 1
+        try:
+            yield
+        finally:
+            self._awaited[message_id] -= 1
+            if not self._awaited[message_id]:
+                del self._awaited[message_id]
+
+    async def see(self, answer: Message) -> None:
+        """Mark an answer as seen by who waited for it; it is not delivered in another way."""
+        evidence = Evidence(answer.to_agent, "waited for it")
+        with contextlib.suppress(ImpossibleReceipt, MessageNotFound):  # he has it already
+            await self._mailboxes.settle(
+                answer.id, answer.to_agent, ReceiptState.SEEN, now=self._now(), evidence=evidence
+            )
 
     async def answer_to(self, message_id: str) -> Message | None:
         """Return the last answer to a message, if there is one."""

@@ -136,7 +136,13 @@ class Tools:
         message_id = sent.message.id
         longest = taken.LONGEST_SECONDS if timeout is None else timeout
         came = await self._ask(
-            talk.WaitMessage(message_id=message_id, until="answered", timeout_seconds=timeout),
+            talk.WaitMessage(
+                message_id=message_id,
+                until="answered",
+                timeout_seconds=timeout,
+                take=True,
+                secret=self._caller.secret,
+            ),
             to,
             seconds=longest + MARGIN_SECONDS,
             message_id=message_id,
