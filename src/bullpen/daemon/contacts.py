@@ -102,8 +102,21 @@ class Contacts(Directory):
         if agent is not None and agent.activity not in (Activity.UNKNOWN, Activity.EXITED):
             return agent.activity
         if wrapper is not None:
-            return wrapper.state.activity
+            return wrapper.activity
         return agent.activity if agent is not None else Activity.EXITED
+
+    def provider(self, name: str) -> Provider:
+        """Return which program an agent is."""
+        agent, wrapper, identity = (
+            self.agent(name),
+            self._wrappers.find(name),
+            self._identities.find(name),
+        )
+        if wrapper is not None:
+            return wrapper.said.provider
+        if agent is not None:
+            return agent.provider
+        return identity.provider if identity is not None else Provider.OTHER
 
     def contact(
         self,
@@ -118,17 +131,10 @@ class Contacts(Directory):
         agent, wrapper = self.agent(name), self._wrappers.find(name)
         identity = self._identities.find(name)
         activity = self.activity(name)
-        provider = Provider.OTHER
-        if wrapper is not None:
-            provider = wrapper.said.provider
-        elif agent is not None:
-            provider = agent.provider
-        elif identity is not None:
-            provider = identity.provider
         port = wrapper.said.port if wrapper is not None else None
         return Contact(
             name=name,
-            provider=provider,
+            provider=self.provider(name),
             activity=activity,
             status=wrapper.state.status if wrapper is not None else seed_status(activity),
             is_present=wrapper is not None or (agent is not None and self._is_here(agent)),

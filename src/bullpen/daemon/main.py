@@ -16,7 +16,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Self
 
-from bullpen.agents.turns import turn_of_hook
 from bullpen.api.client import Client
 from bullpen.api.methods import PROTOCOL_VERSION, DaemonInfo
 from bullpen.api.options import DaemonOptions
@@ -31,17 +30,17 @@ from bullpen.daemon.latency import Latencies
 from bullpen.daemon.lock import InstanceLock
 from bullpen.daemon.log import Log, open_log
 from bullpen.daemon.post import Post
+from bullpen.daemon.reach import Reach
 from bullpen.daemon.service import Service
 from bullpen.daemon.signals import Stop, stop_on_signals
 from bullpen.daemon.snapshots import Snapshots
-from bullpen.daemon.sources import Surroundings, local_sources, utc_now
+from bullpen.daemon.sources import Surroundings, local_sources, screen_rules, utc_now
 from bullpen.daemon.talk import TalkService
 from bullpen.daemon.wrappers import Wrapper, sighting
 from bullpen.errors import BullpenError
 from bullpen.model.alerts import Alert, AlertLevel, ResolvePolicy
-from bullpen.model.observations import Origin
 from bullpen.model.reasons import Reason
-from bullpen.model.states import EvidenceTier, Provider, SourceKind
+from bullpen.model.states import EvidenceTier, SourceKind
 from bullpen.model.version import VERSION
 from bullpen.model.views import PaneState, StateChange
 from bullpen.observe.gateway import Gateway
@@ -125,6 +124,7 @@ class Daemon:
         self._is_store_well = True
         self._sightings = 0
         self.post: Post
+        self.reach: Reach
         self.pipeline: Pipeline
         self.service: Service
         self.alarms: Alarms
@@ -173,6 +173,8 @@ class Daemon:
                 on_wrapper=self._tell_wrapper,
             )
         )
+        rules = await asyncio.to_thread(screen_rules, settings, self._paths)
+        self.reach = Reach(self.post, rules, find_pane=self._pane_of)
         self.service = Service(
             self.pipeline,
             self.alarms,
@@ -182,7 +184,7 @@ class Daemon:
             deliver=gateway.deliver,
             stop=lambda: self._stop.ask("somebody asked for it"),
             talk=TalkService(self.post),
-            hear_hook=self._hear_hook,
+            reach=self.reach,
         )
         self.alarms.on_change = self.service.tell_summary
         stack.push_async_callback(self._keep_all, snapshots)
@@ -253,6 +255,7 @@ class Daemon:
 
     def _tell_wrapper(self, wrapper: Wrapper) -> None:
         """Say what a wrapper says of its agent, where it is looked for."""
+        self.reach.wrapper_changed(wrapper)
         wrapped = self.pipeline.projection.records.wrapped
         if wrapper.is_there:
             pids = (wrapper.pid, *wrapper.doors.get("pids", ()))
@@ -265,10 +268,12 @@ class Daemon:
             seen = sighting(wrapper, f"{self._nonce}:{self._sightings}", self._now())
             self.pipeline.ingest(SourceKind.PTY, [seen])
 
-    def _hear_hook(self, provider: Provider, payload: Any, origin: Origin) -> None:
-        turn = turn_of_hook(provider, payload)
-        if turn is not None:
-            self.post.hear_hook(turn, origin)
+    def _pane_of(self, agent: str) -> PaneState | None:
+        seen = self.post.contacts.agent(agent)
+        if seen is None or seen.pane is None:
+            return None
+        record = self.pipeline.projection.records.panes.get(seen.pane)
+        return record.state if record is not None else None
 
     async def _look_once(self) -> None:
         """Wait until the poller has looked, so that the first answer is not an empty one."""
@@ -287,6 +292,7 @@ class Daemon:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.pipeline.run())
             group.create_task(self.post.run())
+            group.create_task(self.reach.run())
             group.create_task(self.alarms.keep(self._store))
             group.create_task(snapshots.save_every(period))
             for companion in self._companions:

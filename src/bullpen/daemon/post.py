@@ -33,7 +33,6 @@ from bullpen.mail.sqlite import SqliteMailboxes
 from bullpen.mail.timeouts import Timeouts
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.messages import Message, MessageType, message_size
-from bullpen.model.observations import Origin
 from bullpen.model.states import Activity
 from bullpen.model.turns import Turn, TurnEnd
 from bullpen.model.views import AgentState
@@ -87,16 +86,16 @@ class Post:
             idle=settings.idle_seconds,
         )
         self._tellers: dict[str, None] = {}
-        self._callers = Callers()
+        self.callers = Callers()
         self.signals = Signals()
-        self._identities = identities
+        self.identities = identities
         self._new_id = name or new_id
         self.mailboxes = mailboxes
         self.wrappers = Wrappers(
             identities,
             paths.agents,
             is_taken=self._is_taken,
-            on_change=self._wrapper_changed,
+            on_change=self.wrapper_changed,
             on_attempts=self._take_attempts,
             on_step=self._take_step,
             on_answered=self._take_answer,
@@ -171,7 +170,7 @@ class Post:
             for wrapper in self.wrappers.forget_dead():
                 logger.warning("the wrapper of %s is gone without a word", wrapper.name)
                 await self.wrappers.end(wrapper.name)
-                self._wrapper_changed(wrapper)
+                self.wrapper_changed(wrapper)
             await self._read_policy()
 
     async def _read_policy(self) -> None:
@@ -206,10 +205,18 @@ class Post:
             del self._tellers[next(iter(self._tellers))]
         self.courier.hear(agent, turn)
 
-    def hear_hook(self, turn: Turn, origin: Origin) -> None:
-        """The same, from a hook, whose agent is to be found first."""
-        if (name := self.contacts.of_origin(origin)) is not None:
-            self.hear(name, turn)
+    def hear_on_sight(self, agent: str, turn: Turn) -> None:
+        """Take what a screen shows of a turn, which says nothing of who else would tell."""
+        self.courier.hear(agent, turn)
+
+    async def turns_awaited(self, agent: str) -> tuple[str, ...]:
+        """Return the turns that an agent's message was seen in: they may have ended meanwhile."""
+        current = self.working_on(agent)
+        if current is None:
+            return ()
+        receipts = await self.mailboxes.receipts(current.id)
+        found = (each.evidence.data.get("turn") for each in receipts)
+        return tuple(dict.fromkeys(each for each in found if isinstance(each, str)))
 
     def _sent(self, appended: Appended) -> None:
         message = appended.message
@@ -225,7 +232,8 @@ class Post:
         for name in names:
             self.wake(name)
 
-    def _wrapper_changed(self, wrapper: Wrapper) -> None:
+    def wrapper_changed(self, wrapper: Wrapper) -> None:
+        """Learn that a wrapper came, went, or says something else of its program."""
         self._on_wrapper(wrapper)
         self.wake(wrapper.name)
 
@@ -293,8 +301,8 @@ class Post:
             ApiError: the secret is nobody's.
         """
         if secret:
-            return self._identities.who(secret)
-        return self.contacts.of_process(await self._callers.ancestry(context.connection)) or USER
+            return self.identities.who(secret)
+        return self.contacts.of_process(await self.callers.ancestry(context.connection)) or USER
 
 
 def new_id() -> str:

@@ -17,6 +17,7 @@ from bullpen.api.lookup import check_until, find_agent, find_pane, holds, not_fo
 from bullpen.api.subscribers import Subscribers
 from bullpen.connection import Builder, Connection, Context, TypedRequest
 from bullpen.daemon.alarms import Alarms
+from bullpen.daemon.reach import Reach
 from bullpen.daemon.snapshots import Snapshots
 from bullpen.daemon.talk import TalkService
 from bullpen.model.alerts import Alert
@@ -38,9 +39,6 @@ LONGEST_WAIT_SECONDS = 24 * 3600.0
 
 Deliver = Callable[[SourceKind, methods.DeliverRaw], Awaitable[None]]
 """Hands a source what a program has pushed."""
-
-HearHook = Callable[[Provider, Any, Origin], None]
-"""Takes what a hook told, for what it means to messages."""
 
 HOOK_SOURCES = {
     Provider.CLAUDE: SourceKind.CLAUDE_HOOKS,
@@ -65,7 +63,7 @@ class Service:
         deliver: Deliver,
         stop: Callable[[], None],
         talk: TalkService,
-        hear_hook: HearHook,
+        reach: Reach,
     ) -> None:
         self._pipeline = pipeline
         self._projection = pipeline.projection
@@ -77,7 +75,7 @@ class Service:
         self._deliver = deliver
         self._stop = stop
         self._talk = talk
-        self._hear_hook = hear_hook
+        self._reach = reach
         self._reports = 0
         self._told: Summary | None = None
         self.subscribers = Subscribers()
@@ -86,7 +84,8 @@ class Service:
     def builder(self) -> Builder:
         """What every connection to the daemon is made with."""
         builder = Connection.builder().name("bullpend")
-        for request, answer in {**self._answers(), **self._talk.requests()}.items():
+        answers = {**self._answers(), **self._talk.requests(), **self._reach.requests()}
+        for request, answer in answers.items():
             builder = builder.on_request(request, answer)
         for notification, take in self._talk.notifications().items():
             builder = builder.on_notification(notification, take)
@@ -145,6 +144,7 @@ class Service:
             methods.AckDelivery: self._ack,
             methods.Rewind: self._rewind,
             methods.HookReport: self._hook,
+            methods.HookAsk: self._ask_for_hook,
             methods.Report: self._report,
             methods.BindPane: self._bind,
             methods.SaveSnapshot: self._save_snapshot,
@@ -259,30 +259,24 @@ class Service:
     # ---------------------------------------------------------------------------- telling us things
 
     async def _hook(self, request: methods.HookReport, _: Context) -> bool:
-        origin = Origin(
-            pid=request.pid,
-            cwd=request.cwd,
-            tmux_pane=request.tmux_pane,
-            tmux_socket=request.tmux.rsplit(",", 2)[0],
-        )
+        origin = _origin(request)
         at = datetime.fromtimestamp(request.at, UTC) if request.at else self._now()
         kind = HOOK_SOURCES.get(request.provider)
         if kind is None:
             raise ApiError(
                 Reason.SOURCE_INADMISSIBLE, f"no source takes hooks of {request.provider}"
             )
-        self._hear_hook(request.provider, request.payload, origin)
         await self._deliver(kind, methods.DeliverRaw(at, origin, request.payload))
+        await self._reach.hear(request, origin)
         return True
+
+    async def _ask_for_hook(self, request: methods.HookAsk, context: Context) -> methods.HookAnswer:
+        await self._hook(request.report, context)
+        return await self._reach.ask(request, _origin(request))
 
     def _report(self, request: methods.Report, _: Context) -> methods.IngestReply:
         now = self._now()
-        origin = Origin(
-            pid=request.pid,
-            cwd=request.cwd,
-            tmux_pane=request.tmux_pane,
-            tmux_socket=request.tmux.rsplit(",", 2)[0],
-        )
+        origin = _origin(request)
         said = [activity_event(request.activity)]
         if request.activity is Activity.EXITED:
             said = ["session.ended"]
@@ -330,6 +324,15 @@ class Service:
         self, request: methods.RestoreSnapshot, _: Context
     ) -> methods.RestoreReport:
         return await self._snapshots.restore(request.snapshot_id, dry_run=request.dry_run)
+
+
+def _origin(request: methods.HookReport | methods.HookAsk | methods.Report) -> Origin:
+    return Origin(
+        pid=request.pid,
+        cwd=request.cwd,
+        tmux_pane=request.tmux_pane,
+        tmux_socket=request.tmux.rsplit(",", 2)[0],
+    )
 
 
 def _not_ours(consumer: str) -> None:

@@ -16,14 +16,23 @@ import msgspec
 
 from bullpen.api.runtime import Paths
 from bullpen.api.settings import Settings
+from bullpen.errors import BullpenError
 from bullpen.model.states import Provider, SourceKind
 from bullpen.model.version import VERSION
 from bullpen.model.views import PaneState
 from bullpen.observe.gateway import Gateway
+from bullpen.observe.snapshot import Rules
 from bullpen.observe.sources.port import Now, Source
 from bullpen.observe.sources.serve import SourceServer
 
-__all__ = ["PUSHED", "Surroundings", "local_sources", "make_sources", "utc_now"]
+__all__ = [
+    "PUSHED",
+    "Surroundings",
+    "local_sources",
+    "make_sources",
+    "screen_rules",
+    "utc_now",
+]
 
 PUSHED = frozenset([SourceKind.REPORT, SourceKind.PTY])
 """Nobody looks for these: they tell us themselves."""
@@ -91,21 +100,28 @@ async def local_sources(
         yield sources
 
 
+def screen_rules(settings: Settings, paths: Paths, broken: list[str] | None = None) -> Rules:
+    """Return what screens are judged by, and what is wrong with the user's own. It blocks."""
+    from bullpen.terminal.rules.load import load_rules
+
+    def note(error: BullpenError) -> None:
+        if broken is not None:
+            broken.append(f"{error}; without it, ours are used")
+
+    directory = settings.rules.directory
+    return load_rules(Path(directory) if directory else paths.rules, on_trouble=note)
+
+
 # ------------------------------------------------------------------------------- one for each kind
 
 
 def _poller(around: Surroundings, listeners: list[Any]) -> Source:
     from bullpen.observe.sources.poller import PollerSource
     from bullpen.observe.sources.terminals import TmuxFinder
-    from bullpen.terminal.rules.load import load_rules
 
     settings = around.settings.observe
-    directory = around.settings.rules.directory
     broken: list[str] = []
-    rules = load_rules(
-        Path(directory) if directory else around.paths.rules,
-        on_trouble=lambda error: broken.append(f"{error}; without it, ours are used"),
-    )
+    rules = screen_rules(around.settings, around.paths, broken)
     return PollerSource(
         around.now,
         rules,

@@ -66,11 +66,18 @@ class Wrapper:
         self.tty = ""
         self.state = WrapperState(activity=Activity.STARTING, status="STARTING")
         self.has_ended = False
+        self.exact: Activity | None = None
+        """What its program's own server says it is doing, if it has one."""
         self._lost_at = 0.0
         connection.on_close(self._lose)
 
     def _lose(self, _: BaseException | None) -> None:
         self._lost_at = time.monotonic()
+
+    @property
+    def activity(self) -> Activity:
+        """What its program is doing."""
+        return self.exact or self.state.activity
 
     @property
     def is_connected(self) -> bool:
@@ -236,7 +243,7 @@ def sighting(wrapper: Wrapper, event_id: str, now: datetime) -> Observation:
         tier=SourceKind.PTY.tier,
         observed_at=now,
         session_key=wrapped_key(wrapper.name),
-        event_type=activity_event(wrapper.state.activity) if is_there else SESSION_ENDED,
+        event_type=activity_event(wrapper.activity) if is_there else SESSION_ENDED,
         source_event_id=event_id,
         payload={"title": wrapper.state.title, "message": wrapper.state.why},
         origin=Origin(

@@ -111,6 +111,10 @@ class Courier:
         self._woken: dict[str, asyncio.Event] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self.on_handing: Callable[[str, Delivery], None] = lambda *_: None
+        """Told of an agent that is about to be given something."""
+        self.on_over: Callable[[str], None] = lambda _: None
+        """Told of an agent whose message has come to its end."""
 
     def add_door(self, door: Door) -> None:
         """Have one more way into agents."""
@@ -129,6 +133,10 @@ class Courier:
         if (found := self._in_hand.get(agent)) is not None:
             return f"it has the message {found.message.id}"
         return self._holding.get(agent, "")
+
+    def under_way(self) -> dict[str, Delivery]:
+        """Return what agents have, or may have."""
+        return {agent: each.delivery for agent, each in self._in_hand.items()}
 
     def doors_to(self, agent: str) -> tuple[Rung, ...]:
         """Return the ways into an agent, best first."""
@@ -279,6 +287,7 @@ class Courier:
         async def note(state: ReceiptState, evidence: Evidence) -> None:
             await self._record(in_hand, state, evidence)
 
+        self.on_handing(agent, delivery)
         try:
             result = await door.hand_over(delivery, note)
         except asyncio.CancelledError:
@@ -299,7 +308,7 @@ class Courier:
             await self._look_after(agent, in_hand)
             return agent not in self._in_hand
         if delivery.state is _S.QUEUED and result.outcome is not Handed.UNSURE:
-            del self._in_hand[agent]
+            self._let_go(agent)
             self._holding[agent] = result.reason or "the agent was not ready"
             with contextlib.suppress(MailError):  # it ended in between
                 await self._mailboxes.put_back(delivery, now=self._now())
@@ -390,7 +399,7 @@ class Courier:
     async def _end(self, agent: str, in_hand: InHand, turn: Turn) -> None:
         if self._in_hand.get(agent) is not in_hand:
             return
-        del self._in_hand[agent]
+        self._let_go(agent)
         if in_hand.wants_answer:
             reply = reply_of_turn(
                 in_hand.message, agent, turn, reply_id=self._new_id(), now=self._now()
@@ -414,7 +423,7 @@ class Courier:
         if in_hand is None or in_hand.message.id != message_id:
             return
         if in_hand.delivery.state in (_S.QUEUED, *IN_FLIGHT):
-            del self._in_hand[agent]
+            self._let_go(agent)
             evidence = Evidence(str(in_hand.rung or MAILBOX), "it was not put in")
             with contextlib.suppress(MailError):
                 await self._mailboxes.release(in_hand.delivery, now=self._now(), evidence=evidence)
@@ -424,14 +433,19 @@ class Courier:
         """Learn that an agent has answered a message by itself."""
         in_hand = self._in_hand.get(agent)
         if in_hand is not None and in_hand.message.id == message_id:
-            del self._in_hand[agent]
+            self._let_go(agent)
             self.wake(agent)
+
+    def _let_go(self, agent: str) -> None:
+        """Have an agent without a message again."""
+        if self._in_hand.pop(agent, None) is not None:
+            self.on_over(agent)
 
     async def give_up(self, delivery: Delivery, reason: str, *, is_canceled: bool = False) -> None:
         """End a message that waits or is worked on, and tell its sender."""
         in_hand = self._in_hand.get(delivery.recipient)
         if in_hand is not None and in_hand.message.id == delivery.message.id:
-            del self._in_hand[delivery.recipient]
+            self._let_go(delivery.recipient)
         data = {"canceled": True} if is_canceled else {}
         state = _S.DEAD if delivery.state is _S.QUEUED else _S.FAILED
         with contextlib.suppress(ImpossibleReceipt, MessageNotFound):
@@ -452,11 +466,11 @@ class Courier:
         if addressee is None or not addressee.is_present:
             await self._agent_gone(in_hand)
         elif in_hand.delivery.state in (_S.ANSWERED, _S.FAILED):
-            self._in_hand.pop(agent, None)
+            self._let_go(agent)
         elif in_hand.is_unsure and self._is_out_of_patience(in_hand):
             await self.give_up(in_hand.delivery, "nothing shows whether the agent has had it")
         elif not in_hand.wants_answer and self._is_quiet(in_hand, addressee):
-            self._in_hand.pop(agent, None)  # nobody waits for what comes of it
+            self._let_go(agent)  # nobody waits for what comes of it
 
     async def _agent_gone(self, in_hand: InHand) -> None:
         if in_hand.is_unsure and in_hand.rung is None:
