@@ -217,7 +217,7 @@ class TalkService:
             position = await self._mailboxes.position(message.id, delivery.recipient)
             if position is not None:
                 positions[delivery.recipient] = position
-                holding[delivery.recipient] = self._post.courier.holding(delivery.recipient)
+                holding[delivery.recipient] = self._holding(delivery)
         return talk.MailTrace(
             message=message,
             deliveries=deliveries,
@@ -226,6 +226,13 @@ class TalkService:
             holding=holding,
             positions=positions,
         )
+
+    def _holding(self, delivery: Delivery) -> str:
+        """Return why a message is not handed over, in words."""
+        current = self._post.working_on(delivery.recipient)
+        if current is not None and current.id == delivery.message.id:
+            return "it is being handed over"
+        return self._post.courier.holding(delivery.recipient)
 
     async def _dead_letters(
         self, request: talk.ListDeadLetters, _: Context
@@ -302,7 +309,7 @@ class TalkService:
             await self._mailboxes.thread(message.id),
             activity=self._contacts.activity(name) if is_current else Activity.UNKNOWN,
             position=await self._mailboxes.position(message.id, name),
-            holding=self._post.courier.holding(name),
+            holding=self._holding(delivery),
         )
 
     async def _cancel(self, request: talk.CancelTask, context: Context) -> Task:
