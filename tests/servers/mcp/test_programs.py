@@ -24,9 +24,15 @@ SECONDS = 120.0
 CALL = '{"to": "middle_manager", "content": "6*7 は?"}'
 PROMPTS = {
     "claude": f"<<tool mcp__bullpen__send_message {CALL} ;; results>>",
+    "copilot": f"<<tool bullpen-send_message {CALL} ;; results>>",
+    "gemini": f"<<tool mcp_bullpen_send_message {CALL} ;; results>>",
+    "opencode": f"<<tool bullpen_send_message {CALL} ;; results>>",
     "codex": f"<<tool mcp__bullpen::send_message {CALL} ;; results>>",
 }
-ARGUMENTS = {
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "copilot": ("--allow-all-tools",),
+    "gemini": ("--approval-mode", "yolo"),
+    "opencode": (),
     "claude": ("--allowedTools", "mcp__bullpen__send_message"),
     "codex": ("-s", "danger-full-access", "--dangerously-bypass-approvals-and-sandbox"),
 }
