@@ -630,6 +630,8 @@ _TERMINAL = {
     "S-76": "There is one file per agent.",
     "S-77": "The status in it is the one of now.",
     "A1.12-a": "A second agent of a type in a directory does not overwrite the first.",
+    # Agents without a terminal
+    "S-142": "What such an agent writes is kept in a log of its name, which does not grow for ever.",
     # Profiles
     "S-09": "Profiles for the usual programs, and for a dummy, come with it.",
     "S-143": "Each of them has a port of its own by default.",

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,11 +143,20 @@ class Instances:
         """Forget the wrappers that ended without a word, and their sockets; return them."""
         gone = self.dead()
         for each in gone:
-            self.remove(each)
-            if each.socket and Path(each.socket).parent == self.directory:
-                with contextlib.suppress(OSError):
-                    Path(each.socket).unlink()
+            self.bury(each)
         return gone
+
+    def bury(self, instance: Instance) -> None:
+        """Take away what a wrapper that is dead has left here: its file, socket and directory."""
+        self.remove(instance)
+        if instance.socket and Path(instance.socket).parent == self.directory:
+            with contextlib.suppress(OSError):
+                Path(instance.socket).unlink()
+        shutil.rmtree(self.run_directory(instance.name), ignore_errors=True)
+
+    def run_directory(self, name: str) -> Path:
+        """Where the program of a wrapper without a daemon has what it is given for its run."""
+        return self.directory / f"{name}.run"
 
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}.json"

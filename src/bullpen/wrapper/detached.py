@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from typing import IO
 
@@ -77,13 +78,16 @@ async def start(
 
 
 def _spawn(command: list[str], said: IO[bytes]) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=said,
         start_new_session=True,
     )
+    # Should we outlive it, somebody has to bury it.
+    threading.Thread(target=process.wait, name="bullpen-wrapper", daemon=True).start()
+    return process
 
 
 async def _until_found(

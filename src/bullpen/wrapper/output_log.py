@@ -89,7 +89,7 @@ class OutputLog:
     async def keeping(self, terminal: AgentTerminal) -> AsyncIterator[None]:
         """Keep what is written for the length of a block."""
         self._subscription = terminal.subscribe(is_viewer=False)  # at once: nothing is missed
-        keeping = asyncio.create_task(self._keep(terminal), name="log")
+        keeping = asyncio.create_task(self._keep(terminal, terminal.context.end), name="log")
         try:
             yield
         finally:
@@ -100,8 +100,7 @@ class OutputLog:
                 keeping.cancel()
                 await asyncio.wait(late)
 
-    async def _keep(self, terminal: AgentTerminal) -> None:
-        end = terminal.context.end
+    async def _keep(self, terminal: AgentTerminal, end: int) -> None:
         while self._subscription is not None:
             async for data in self._subscription:
                 end += len(data)

@@ -131,7 +131,8 @@ class Presence:
         self._instance, replaced = self._instances.claim(wanted, logs=logs)
         if before is not None:
             self._instances.remove(before)
-        if replaced is not None and replaced.agent_id:  # whose owner cannot do so any more
+        if replaced is not None:  # it can leave nothing in order any more
+            self._instances.bury(replaced)
             self._registry.unregister(replaced.agent_id, pid=replaced.pid)
         return self._instance.name
 

@@ -183,7 +183,4 @@ def _forget(instance: Instance) -> None:
     if instance.agent_id:
         with contextlib.suppress(RegistryError):
             AgentRegistry().unregister(instance.agent_id, pid=instance.pid)
-    directory = Path(instance.socket).parent
-    Instances(directory).remove(instance)
-    with contextlib.suppress(OSError):
-        Path(instance.socket).unlink()
+    Instances(Path(instance.socket).parent).bury(instance)
