@@ -63,16 +63,19 @@ class Check(msgspec.Struct, frozen=True):
 
 
 @click.command(name="doctor")
+@click.option("--clean", is_flag=True, help="Take away what agents that were killed have left.")
 @json_option
 @click.pass_context
-def command(context: click.Context, *, as_json: bool) -> None:
+def command(context: click.Context, *, clean: bool, as_json: bool) -> None:
     """Look at everything bullpen needs, and say what is wrong and how to mend it.
 
-    It starts nothing but each agent program it finds, to ask for its version, and changes nothing.
+    It starts nothing but each agent program it finds, to ask for its version, and changes nothing,
+    but for what --clean takes away.
 
     \b
     Examples:
       bullpen doctor
+      bullpen doctor --clean
       bullpen doctor --json | jq -r '.checks[] | select(.level != "ok") | .fix'
 
     \b
@@ -81,7 +84,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
       1  something is bad
       2  wrong usage
     """  # noqa: D301 - click wants the character, not its name
-    checks = list(_all_checks())
+    checks = list(_all_checks(clean=clean))
     is_ok = all(check.level != BAD for check in checks)
     if as_json:
         print_json(is_ok=is_ok, checks=checks)
@@ -106,7 +109,7 @@ def listing(checks: Iterable[Check]) -> list[str]:
     return lines
 
 
-def _all_checks() -> Iterator[Check]:
+def _all_checks(*, clean: bool) -> Iterator[Check]:
     paths = daemon_paths()
     yield _python()
     yield _tmux()
@@ -116,6 +119,7 @@ def _all_checks() -> Iterator[Check]:
     info, health, alerts, trouble = asyncio.run(_look_at_daemon(paths))
     yield from daemon_checks(info, health, alerts, trouble)
     yield _log(info.log_path if info else str(paths.log))
+    yield _leftovers(paths, clean=clean)
     yield from _hooks()
     yield from _programs()
 
@@ -200,6 +204,21 @@ def _log(path: str) -> Check:
     if stat.S_ISDIR(found.st_mode) or not os.access(log, os.W_OK):
         return Check("log", WARN, f"{path} cannot be written", f"ls -ld {path}")
     return Check("log", OK, f"{home_relative(path)} ({found.st_size:,} bytes)")
+
+
+def _leftovers(paths: Paths, *, clean: bool) -> Check:
+    """Look for what wrappers and agents that were killed have left, and take it away if wanted."""
+    from bullpen.wrapper import reach
+
+    try:
+        found = reach.clean(paths) if clean else reach.leftovers(paths)
+    except BullpenError as error:
+        return Check("leftovers", WARN, str(error), "bullpen doctor --clean")
+    if not found:
+        return Check("leftovers", OK, "none: every wrapper there is runs")
+    if clean:
+        return Check("leftovers", OK, f"{len(found)} taken away: {'; '.join(found)}")
+    return Check("leftovers", WARN, "; ".join(found), "bullpen doctor --clean")
 
 
 # What the daemon says
