@@ -15,6 +15,7 @@ import msgspec
 from bullpen.api.runtime import Paths
 from bullpen.api.wrapping import RegisterReply, RegisterWrapper
 from bullpen.connection import (
+    Builder,
     Connection,
     ConnectionClosed,
     RemoteError,
@@ -40,14 +41,14 @@ class Link:
     def __init__(
         self,
         paths: Paths,
+        builder: Builder,
         register: Callable[[], RegisterWrapper],
         *,
         opened: Callable[[RegisterReply], None],
         starts_daemon: bool = True,
     ) -> None:
         self._paths = paths
-        self.builder = Connection.builder().name("wrapper")
-        """What the daemon may ask."""
+        self._builder = builder
         self._register = register
         self._opened = opened
         self._starts_daemon = starts_daemon
@@ -118,7 +119,7 @@ class Link:
         await self._hang_up()
 
     async def _open(self) -> RegisterReply:
-        connection = await self.builder.open(SocketTransport.unix(str(self._paths.socket)))
+        connection = await self._builder.open(SocketTransport.unix(str(self._paths.socket)))
         try:
             self.who = await self._introduce(connection)
         except BaseException:

@@ -57,7 +57,8 @@ async def _run(options: WrapperOptions) -> int:
                 if trouble := await agent.open():
                     _complain(f"{trouble}; {agent.name} runs, and will be found when there is one")
                 with Signals(agent, user):
-                    await agent.start()
+                    if note := await agent.start():
+                        _complain(note)
                     if user is not None:
                         user.make_raw()
                     return _exit_code(await agent.run())

@@ -6,6 +6,7 @@ import msgspec
 
 from bullpen.agents.profile import Profile
 from bullpen.api.runtime import Paths
+from bullpen.model.states import Provider
 
 __all__ = ["Pace", "WrapperOptions"]
 
@@ -54,3 +55,8 @@ class WrapperOptions(msgspec.Struct, frozen=True, kw_only=True):
     starts_daemon: bool = True
     """Whether a daemon is started if there is none."""
     pace: Pace = Pace()
+
+    @property
+    def is_painted(self) -> bool:
+        """Whether the program's screen is read, and not its lines."""
+        return self.profile.has_screen and self.profile.provider is not Provider.OTHER

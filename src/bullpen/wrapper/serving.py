@@ -1,6 +1,8 @@
 """What the daemon may ask of a wrapper."""
 
+import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from bullpen.api.wrapping import (
     InjectMessage,
@@ -14,8 +16,10 @@ from bullpen.api.wrapping import (
 from bullpen.connection import Builder, Connection, Context
 from bullpen.terminal.context import plain_text
 from bullpen.terminal.pty import PtyClosed
-from bullpen.wrapper.injecting import Injector
-from bullpen.wrapper.watching import Watch
+from bullpen.wrapper.terminal import AgentTerminal
+
+if TYPE_CHECKING:
+    from bullpen.wrapper.duties import Duties
 
 __all__ = ["Serving"]
 
@@ -23,13 +27,12 @@ REQUEST_SECONDS = 60.0
 
 
 class Serving:
-    """Answers the daemon's requests."""
+    """Answers the daemon's requests. Some wait until we have taken up our duties."""
 
-    def __init__(self, watch: Watch, injector: Injector, stop: Callable[[], None]) -> None:
-        self._watch = watch
-        self._terminal = watch.terminal
-        self._injector = injector
+    def __init__(self, terminal: AgentTerminal, stop: Callable[[], None]) -> None:
+        self._terminal = terminal
         self._stop = stop
+        self.duties: asyncio.Future[Duties] = asyncio.get_running_loop().create_future()
 
     @property
     def builder(self) -> Builder:
@@ -46,19 +49,22 @@ class Serving:
         )
 
     async def _inject(self, request: InjectMessage, _: Context) -> InjectReply:
-        return await self._injector.inject(request)
+        duties = await asyncio.shield(self.duties)
+        return await duties.injector.inject(request)
 
     async def _interrupt(self, _request: WrapperInterrupt, _: Context) -> bool:
-        if self._watch.has_ended:
+        duties = await asyncio.shield(self.duties)
+        if duties.watch.has_ended:
             return False
         try:
-            await self._injector.interrupt()
+            await duties.injector.interrupt()
         except (PtyClosed, TimeoutError):
             return False
         return True
 
     async def _press(self, request: PressKeys, _: Context) -> bool:
-        self._injector.note_keys(request.data)
+        duties = await asyncio.shield(self.duties)
+        duties.injector.note_keys(request.data)
         try:
             await self._terminal.write(request.data)
         except PtyClosed:

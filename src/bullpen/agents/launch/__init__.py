@@ -7,20 +7,12 @@ all the others. What was found out about them stands in `docs/howto/what-a-run-i
 """
 
 from collections.abc import Callable
+from importlib import import_module
 
-from bullpen.agents.launch import claude, codex, copilot, gemini, opencode, plain
 from bullpen.agents.launching import Given, LaunchPlan
 from bullpen.model.states import Provider
 
 __all__ = ["plan_launch"]
-
-_PLANNERS: dict[Provider, Callable[[Given], LaunchPlan]] = {
-    Provider.CLAUDE: claude.plan,
-    Provider.CODEX: codex.plan,
-    Provider.COPILOT: copilot.plan,
-    Provider.GEMINI: gemini.plan,
-    Provider.OPENCODE: opencode.plan,
-}
 
 
 def plan_launch(given: Given) -> LaunchPlan:
@@ -32,4 +24,8 @@ def plan_launch(given: Given) -> LaunchPlan:
     Raises:
         DirectoryError, SettingsError: a file of the run cannot be written.
     """
-    return _PLANNERS.get(given.profile.provider, plain.plan)(given)
+    provider = given.profile.provider
+    # Only what this program needs is loaded: somebody waits for it to start.
+    name = "plain" if provider is Provider.OTHER else provider.value
+    plan: Callable[[Given], LaunchPlan] = import_module(f"bullpen.agents.launch.{name}").plan
+    return plan(given)
