@@ -5,6 +5,7 @@ Names of profiles are read off the directories alone, without what reads the pro
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +24,7 @@ __all__ = [
 
 F = TypeVar("F")
 
+_NAME = re.compile(r"\w[\w-]{0,62}")  # what `@name` can be said of
 _SHIPPED = Path(__file__).parents[1] / "agents" / "profiles"
 
 
@@ -56,10 +58,10 @@ def arguments_argument(command: F) -> F:
 
 
 def _check_name(_: click.Context, __: click.Parameter, value: str) -> str:
-    if value and not (value.replace("-", "_").isidentifier() or value.replace("-", "").isalnum()):
-        raise click.BadParameter(f"{value!r} is no name: letters, digits, _ and - it may have")
-    if len(value) > 63:
-        raise click.BadParameter("it is longer than 63 characters")
+    if value and not _NAME.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is no name: up to 63 letters, digits, _ and -")
+    if value.lower() == "user":
+        raise click.BadParameter("the user is called so")
     return value.lower()
 
 
