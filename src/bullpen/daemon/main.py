@@ -260,7 +260,13 @@ class Daemon:
         if wrapper.is_there:
             pids = (wrapper.pid, *wrapper.doors.get("pids", ()))
             socket = wrapper.said.tmux.rsplit(",", 2)[0]
-            wrapped.note(wrapper.name, pids, tmux_socket=socket, pane_id=wrapper.said.tmux_pane)
+            wrapped.note(
+                wrapper.name,
+                pids,
+                tmux_socket=socket,
+                pane_id=wrapper.said.tmux_pane,
+                sessions=wrapper.sessions,
+            )
         else:
             wrapped.forget(wrapper.name)
         if SourceKind.PTY in self._settings.sources.enabled:

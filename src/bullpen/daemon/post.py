@@ -203,7 +203,18 @@ class Post:
         self._tellers[agent] = None
         while len(self._tellers) > TELLERS_KEPT:
             del self._tellers[next(iter(self._tellers))]
+        self._note_session(agent, turn.session_id)
         self.courier.hear(agent, turn)
+
+    def _note_session(self, agent: str, session_id: str) -> None:
+        """Learn which session a wrapped agent is in, so that nobody takes it for another agent."""
+        wrapper = self.wrappers.find(agent)
+        if wrapper is None or not session_id:
+            return
+        key = f"{wrapper.said.provider}:{session_id}"
+        if key not in wrapper.sessions:
+            wrapper.sessions.add(key)
+            self.wrapper_changed(wrapper)
 
     def hear_on_sight(self, agent: str, turn: Turn) -> None:
         """Take what a screen shows of a turn, which says nothing of who else would tell."""

@@ -66,6 +66,8 @@ class Wrapper:
         self.tty = ""
         self.state = WrapperState(activity=Activity.STARTING, status="STARTING")
         self.has_ended = False
+        self.sessions: set[str] = set()
+        """The keys of its program's sessions, as far as they were told."""
         self.exact: Activity | None = None
         """What its program's own server says it is doing, if it has one."""
         self._lost_at = 0.0
@@ -170,6 +172,7 @@ class Wrappers:
             wrapper = Wrapper(name, request, context.connection)
             if before is not None:
                 wrapper.pid, wrapper.tty, wrapper.state = before.pid, before.tty, before.state
+                wrapper.sessions = before.sessions
             self._known[name] = wrapper
         context.connection.on_close(lambda _: self._on_change(wrapper))
         logger.info("%s is %s (wrapper %d)", name, request.profile, request.wrapper_pid)

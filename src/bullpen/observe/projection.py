@@ -289,10 +289,13 @@ class Projection:
         record = self._records.pane_of(session)
         if record is None:
             interval = self._records.poll_interval
+            held = list(session.held.values())
+            if session.is_wrapped:  # what else is told of the agent is told of it
+                for each in self._records.behind(session):
+                    held += each.held.values()
+                    session.title = each.title or session.title
             session.resolution = (
-                _ELSEWHERE
-                if session.is_process
-                else resolve(session.held.values(), links, None, now, interval)
+                _ELSEWHERE if session.is_process else resolve(held, links, None, now, interval)
             )
             _take_activity(session, now)
         is_agent = record is None and self._is_agent(session, now)
@@ -373,6 +376,8 @@ class Projection:
             pid = session.origin.pid
             is_told = next(self._records.of_process(pid), None) is not None
             return not is_told and not self._records.wrapped.of_process(pid)
+        if self._records.stand_in(session) is not None:
+            return False  # which is what is shown
         if session.is_wrapped:
             owner = self._records.names.owner(session.key.partition(":")[2])
             return owner in (None, session.key)

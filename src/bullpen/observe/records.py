@@ -116,9 +116,9 @@ class Records:
     def christen(self, subject: PaneRecord | SessionRecord, owner: str, wanted: str) -> None:
         """Give an agent a name: the one it was launched with, the one it wants, or any.
 
-        Its wrapper has spoken for it under that name; from now on it speaks for itself.
+        In a pane, where its wrapper has spoken for it under that name, it is seen from now on.
         """
-        given = self._given(subject)
+        given = self._given(subject) if isinstance(subject, PaneRecord) else ""
         stand_in = self.sessions.get(wrapped_key(given)) if given else None
         if stand_in is not None and self.names.owner(given) == stand_in.key:
             self.names.hand_over(stand_in.key, owner)
@@ -127,13 +127,30 @@ class Records:
         family = subject.provider.value if subject.provider is not None else "agent"
         subject.name = self.names.give(owner, family, wanted=given or wanted)
 
-    def _given(self, subject: PaneRecord | SessionRecord) -> str:
-        if isinstance(subject, SessionRecord):
-            return "" if subject.is_wrapped else self.wrapped.of_process(subject.origin.pid)
-        inside = self.session_in(subject)
-        place = subject.place
-        return self.wrapped.in_pane(place.tmux_socket, subject.id.pane_id) or (
-            self.wrapped.of_process(inside.origin.pid) if inside is not None else ""
+    def _given(self, record: PaneRecord) -> str:
+        inside = self.session_in(record)
+        there = self.wrapped.in_pane(record.place.tmux_socket, record.id.pane_id)
+        return there or (self.wrapped_name(inside) if inside is not None else "")
+
+    def wrapped_name(self, session: SessionRecord) -> str:
+        """Return the name of the wrapped agent that a session is of; empty if it is of none."""
+        if session.is_wrapped:
+            return ""
+        return self.wrapped.of_session(session.key, session.origin.pid)
+
+    def stand_in(self, session: SessionRecord) -> SessionRecord | None:
+        """Return the session that stands for the wrapped agent whose own session this is."""
+        name = self.wrapped_name(session)
+        found = self.sessions.get(wrapped_key(name)) if name else None
+        return found if found is not None and not found.is_ended else None
+
+    def behind(self, stand_in: SessionRecord) -> Iterator[SessionRecord]:
+        """Return the sessions of the wrapped agent that one stands for."""
+        name = stand_in.key.partition(":")[2]
+        return (
+            each
+            for each in self.sessions.values()
+            if not each.is_ended and not each.is_process and self.wrapped_name(each) == name
         )
 
     def rename(self, record: PaneRecord) -> None:

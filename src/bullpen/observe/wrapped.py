@@ -18,6 +18,8 @@ class WrappedAgent(msgspec.Struct, frozen=True):
     pids: frozenset[int]
     tmux_socket: str = ""
     pane_id: str = ""
+    sessions: frozenset[str] = frozenset()
+    """The keys of its sessions, as far as its program has told them."""
 
 
 class Wrapped:
@@ -27,11 +29,17 @@ class Wrapped:
         self._agents: dict[str, WrappedAgent] = {}
 
     def note(
-        self, name: str, pids: Collection[int], *, tmux_socket: str = "", pane_id: str = ""
+        self,
+        name: str,
+        pids: Collection[int],
+        *,
+        tmux_socket: str = "",
+        pane_id: str = "",
+        sessions: Collection[str] = (),
     ) -> None:
         """Learn where an agent is."""
         found = frozenset(pids) - {0}
-        self._agents[name] = WrappedAgent(name, found, tmux_socket, pane_id)
+        self._agents[name] = WrappedAgent(name, found, tmux_socket, pane_id, frozenset(sessions))
 
     def forget(self, name: str) -> None:
         """Learn that it is gone."""
@@ -40,6 +48,11 @@ class Wrapped:
     def of_process(self, pid: int) -> str:
         """Return the name of the agent a process belongs to; empty if it is nobody's."""
         return next((each.name for each in self._agents.values() if pid in each.pids), "")
+
+    def of_session(self, key: str, pid: int) -> str:
+        """Return the name of the agent a session is of; empty if it is nobody's."""
+        named = (each.name for each in self._agents.values() if key in each.sessions)
+        return next(named, "") or (self.of_process(pid) if pid else "")
 
     def in_pane(self, tmux_socket: str, pane_id: str) -> str:
         """Return the name of the agent in a pane; empty if none of ours is."""
