@@ -164,6 +164,7 @@ async def test_a_viewer_sees_what_was_there_and_what_comes_and_types(home: Path)
                 await second.until(b"You said: both")
                 assert agent.attachments.viewers == 2
         async with viewer(agent.path, is_read_only=True) as reader:
+            assert not any(each.is_viewer for each in agent.terminal.subscriptions)
             await reader.say(Input(b"nobody hears this\n"))
             await reader.say(Resize(10, 10))
             await reader.connection.request(AskInfo())  # type: ignore[union-attr]

@@ -132,7 +132,9 @@ class Attachments:
         if not asked.is_read_only:
             self._fit(asked.columns, asked.rows)
         # From one moment: what is in the picture is not told again, and nothing is left out.
-        viewer = _Viewer(self._terminal.subscribe(), is_read_only=asked.is_read_only)
+        # One who only looks gives no terminal's answers.
+        subscription = self._terminal.subscribe(is_viewer=not asked.is_read_only)
+        viewer = _Viewer(subscription, is_read_only=asked.is_read_only)
         paint = picture(self._terminal)
         self._viewers[connection] = viewer
         connection.spawn(self._show(connection, viewer), name="viewer")
