@@ -11,13 +11,15 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from bullpen.errors import BullpenError
 from bullpen.terminal.context import OutputContext
-from bullpen.terminal.emulator import Emulator
-from bullpen.terminal.emulators import EmulatorMissing, open_emulator
 from bullpen.terminal.pty import PtyClosed, PtyProcess
-from bullpen.terminal.rules.screen import Screen
+
+if TYPE_CHECKING:
+    from bullpen.terminal.emulator import Emulator
+    from bullpen.terminal.rules.screen import Screen
 
 __all__ = ["AgentTerminal", "Output", "Subscription"]
 
@@ -143,7 +145,7 @@ class AgentTerminal:
             await asyncio.sleep(0.05)  # two changes at once are none
             self.resize(self.columns, self.rows)
 
-    def screen(self) -> Screen | None:
+    def screen(self) -> "Screen | None":
         """What is shown, if it is painted here."""
         return None if self.emulator is None else self.emulator.screen()
 
@@ -158,10 +160,8 @@ class AgentTerminal:
         if not self._paints:
             return
         try:
-            self.emulator = await asyncio.to_thread(
-                open_emulator, self.columns, self.rows, history=HISTORY_LINES
-            )
-        except EmulatorMissing as error:
+            self.emulator = await asyncio.to_thread(_open_emulator, self.columns, self.rows)
+        except BullpenError as error:
             logger.warning("the screen is not read: %s", error)
         if self.emulator is not None:
             self.emulator.resize(self.columns, self.rows)  # it may have changed meanwhile
@@ -235,3 +235,9 @@ class AgentTerminal:
         if self.emulator is not None:
             self.emulator.close()
             self.emulator = None
+
+
+def _open_emulator(columns: int, rows: int) -> "Emulator":
+    from bullpen.terminal.emulators import open_emulator
+
+    return open_emulator(columns, rows, history=HISTORY_LINES)
