@@ -74,9 +74,10 @@ async def test_any_other_line_is_run_by_the_users_shell(codex: FakeDaemon, home:
     done = await shell("ls | wc -l; echo $HOME", SHELL=str(sh))
     assert done.lines[0] == "2:-c:ls | wc -l; echo $HOME"
     real = await shell(
-        *("cd /", "pwd", "cat", "echo $((6 * 7)) | cat", "exit", "echo never"),
+        *("cd /", "pwd", "[ /dev/stdin -ef /dev/null ] && echo nothing to read"),
+        *("echo $((6 * 7)) | cat", "exit", "echo never"),
     )
-    assert real.lines == ["/", "42"]
+    assert real.lines == ["/", "nothing to read", "42"]
 
 
 async def test_what_fails_is_told_and_the_next_line_is_read(codex: FakeDaemon) -> None:

@@ -2,7 +2,7 @@
 
 An agent of the fake daemon has no door, so that its messages wait until it fetches them: a test is
 that agent by `secret_of`, or lets `door` lead to it. Receipts have the states they have in the real
-one, because it is the same machine that makes them. Whoever has no secret is the user.
+one, because it is the same machine that makes them.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ from bullpen.daemon.talk import TalkService
 from bullpen.mail.doors import Handed, Handover, Note, Rung
 from bullpen.mail.mailboxes import Mailboxes
 from bullpen.mail.memory import MemoryMailboxes
-from bullpen.mail.policy import USER
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.identities import Identity
 from bullpen.model.messages import Message
@@ -122,9 +121,6 @@ class FakePost(Post):
     def answers(self) -> dict[type[TypedRequest[Any]], Callable[[Any, Context], Any]]:
         """Return what answers each request."""
         return TalkService(self).requests()
-
-    async def who(self, secret: str, context: Context) -> str:
-        return await super().who(secret, context) if secret else USER
 
 
 class _Nowhere:
