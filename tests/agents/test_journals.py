@@ -165,6 +165,15 @@ def test_a_record_of_gemini_has_the_words_but_no_end() -> None:
     assert ends == [(INTERRUPTED, ""), (INTERRUPTED, ""), (TurnEnd.FAILED, "[API Error:")]
 
 
+def test_what_gemini_writes_once_more_was_not_said_again() -> None:
+    reader = JOURNALS[Provider.GEMINI]()
+    lines = (RECORDINGS / "gemini/chat.jsonl").read_bytes().splitlines()
+    [after] = [number for number, line in enumerate(lines) if b"say begun" in line]
+    for line in lines[:after]:
+        reader.read(line)
+    assert reader.told.text == ""  # what it had said is that of the turn before
+
+
 def test_older_words_of_codex_are_understood() -> None:
     reader = JOURNALS[Provider.CODEX]()
     events: list[dict[str, Any]] = [

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bullpen.agents.providers.claude.prompts import WAKE_MESSAGE, WAKE_SUMMARY, plain_prompt
@@ -93,6 +93,7 @@ def test_copilot_is_understood_in_the_words_of_claude() -> None:
 
 @pytest.mark.requirement("mail:turns", "door:wake")
 @given(st.text())
+@example(f"it says {WAKE_MESSAGE} in the midst")
 def test_a_wake_up_is_told_as_the_text_it_brought(text: str) -> None:
     for before in (WAKE_MESSAGE, 'Stop hook blocking error from command "SessionStart:startup":'):
         prompt = (

@@ -126,6 +126,17 @@ async def test_what_cannot_be_written_down_is_not_said() -> None:
             await handing
 
 
+async def test_of_two_who_would_take_a_message_one_may() -> None:
+    hooked = Hooked()
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        waiter = tasks.create_task(hooked.wake.wake(WAIT, AGENT))
+        tasks.create_task(hooked.hand_over(hooked.wake, "hello"))
+        attempt_id = (await waiter).attempt_id
+        both = [tasks.create_task(hooked.wake.took(attempt_id)) for _ in range(2)]
+    assert sorted(each.result() for each in both) == [False, True]
+    assert hooked.steps == [ReceiptState.INJECTED]
+
+
 # ---------------------------------------------------------------------------------------- draining
 
 

@@ -22,7 +22,7 @@ _WOKEN: Final = re.compile(
     re.DOTALL,
 )
 _INTRODUCTION: Final = re.compile(
-    rf'(?:{re.escape(WAKE_MESSAGE)}|Stop hook blocking error from command "[^"\n]*":) '
+    rf'\A(?:{re.escape(WAKE_MESSAGE)}|Stop hook blocking error from command "[^"\n]*":) '
 )
 
 
@@ -31,4 +31,4 @@ def plain_prompt(prompt: str) -> str:
     if prompt.startswith(_FEEDBACK):
         return prompt.removeprefix(_FEEDBACK)
     woken = _WOKEN.fullmatch(prompt)
-    return _INTRODUCTION.sub("", woken["text"], count=1) if woken else prompt
+    return _INTRODUCTION.sub("", woken["text"]) if woken else prompt
