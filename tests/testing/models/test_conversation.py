@@ -141,6 +141,13 @@ def test_tools_in_a_namespace_are_offered_too() -> None:
     assert offered == [("mcp__relay", "send"), (None, "web_search")]
 
 
+NOTICE = "<task-notification>\n<summary>a message</summary>\n</task-notification>"
+
+
+def woken(text: str) -> str:
+    return f"{NOTICE}\n<system-reminder>\n{text}\n</system-reminder>"
+
+
 @pytest.mark.parametrize(
     ("texts", "typed"),
     [
@@ -152,6 +159,11 @@ def test_tools_in_a_namespace_are_offered_too() -> None:
         (['<hook_prompt hook_run_id="1">a &lt; b &amp; c</hook_prompt>'], "a < b & c"),
         (["old", "[Request interrupted by user]", "new"], "new"),
         (["<task-notification>x</task-notification>"], "<task-notification>x</task-notification>"),
+        ([woken("told: hi")], "told: hi"),
+        ([woken("! a\n  b </system-reminder> c")], "! a\n  b </system-reminder> c"),
+        (["<system-reminder>x</system-reminder>\n", woken("hi") + "\n"], "hi"),
+        ([woken("old"), "[Request interrupted by user]", woken("new")], "new"),
+        ([f"see {NOTICE}\n<system-reminder>x</system-reminder>"], f"see {NOTICE}"),
         (["<html>one</html>"], "<html>one</html>"),
         (["one", "two"], "one\ntwo"),
     ],

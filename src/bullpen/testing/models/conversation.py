@@ -193,6 +193,11 @@ _CONTEXT = re.compile(
 )
 _INSTRUCTIONS = "# AGENTS.md instructions"  # Codex gives a project's file as the user's message
 _INTERRUPTION = re.compile(r"\[Request interrupted by user[^\]\n]*\]")  # Claude Code
+_WOKEN = re.compile(  # Claude Code, woken by a hook: here the reminder is what was said to it
+    r"\s*<task-notification>\s*<summary>[^<]*</summary>\s*</task-notification>\s*"
+    r"<system-reminder>\n(.*)\n</system-reminder>\s*",
+    re.DOTALL,
+)
 _HOOK_PROMPT = re.compile(r"<hook_prompt\b[^>]*>(.*?)</hook_prompt>", re.DOTALL)  # Codex
 _BARE_QUOTE = re.compile(r'(?<!\\)"')
 
@@ -202,6 +207,9 @@ def user_text(texts: Iterable[str], user_agent: str = "") -> str:
     kept: list[str] = []
     for text in texts:
         if text.lstrip().startswith(_INSTRUCTIONS):
+            continue
+        if woken := _WOKEN.fullmatch(text):
+            kept.append(woken[1].strip())
             continue
         text = _HOOK_PROMPT.sub(lambda found: html.unescape(found[1]), _CONTEXT.sub("", text))
         before, *after = _INTERRUPTION.split(text)
