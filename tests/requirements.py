@@ -645,6 +645,9 @@ _TERMINAL = {
 }
 
 _MESSAGES = {
+    "talk:completion": "A reply comes first, then what the program tells, then what its screen shows.",
+    "talk:turns": "What is told of a turn is the message's own turn, and no other.",
+    "talk:ladder": "A message takes the best way into its agent that is open.",
     "O-27": "A shutdown ends the agent.",
     "talk:receipts": "A message is typed, seen and answered; every step is told with its evidence.",
     "talk:queue": "A busy agent gets its messages one after the other, by priority.",
@@ -662,6 +665,9 @@ _MESSAGES = {
     "talk:loop": "Agents that echo each other are cut.",
     "talk:names": "A wrapped agent is seen under the name it was launched with.",
     "talk:expire": "A sender is told when a message became too old.",
+    # The door into panes
+    "door:tmux": "A message is pasted into a pane once, whole, into its agent alone, when ready.",
+    "door:interrupt": "An agent in a pane is interrupted while it works, and never in a dialog.",
     # What a screen tells
     "reply:screen": "What an agent answered is read off its screen, without what is drawn around.",
     "reply:failure": "The screen of an error, a limit or an interruption is no reply.",

@@ -11,6 +11,7 @@ has another state, by `wake`.
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any
@@ -38,6 +39,7 @@ logger = logging.getLogger("bullpen.mail")
 _S = ReceiptState
 LEASE_SECONDS = 120.0  # longer than any door may take
 EXPIRE_SECONDS = 1.0
+MOST_UNHEARD = 1000  # turns that are told before we have begun
 
 Now = Callable[[], datetime]
 Answer = Callable[[Message], Awaitable[object]]
@@ -111,6 +113,7 @@ class Courier:
         self._woken: dict[str, asyncio.Event] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._unheard: deque[tuple[str, Turn]] = deque(maxlen=MOST_UNHEARD)
         self.on_handing: Callable[[str, Delivery], None] = lambda *_: None
         """Told of an agent that is about to be given something."""
         self.on_over: Callable[[str], None] = lambda _: None
@@ -156,6 +159,8 @@ class Courier:
         async with asyncio.TaskGroup() as group:
             self._tasks = group
             try:
+                while self._unheard:
+                    self.hear(*self._unheard.popleft())
                 for agent in {*await self._mailboxes.backlog(), *self._in_hand}:
                     self.wake(agent)
                 while True:
@@ -346,7 +351,9 @@ class Courier:
 
     def hear(self, agent: str, turn: Turn) -> None:
         """Take what was told of an agent's turn."""
-        if (in_hand := self._in_hand.get(agent)) is not None:
+        if self._tasks is None:
+            self._unheard.append((agent, turn))
+        elif (in_hand := self._in_hand.get(agent)) is not None:
             self._spawn(agent, self._hear(agent, in_hand, turn))
 
     def _spawn(self, agent: str, work: Coroutine[Any, Any, None]) -> None:

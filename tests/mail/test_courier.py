@@ -1,0 +1,265 @@
+"""Delivering: one message at a time, through the best door, and nothing twice."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from bullpen.mail.doors import Handed, Handover, Rung
+from bullpen.model.deliveries import Delivery, ReceiptState
+from bullpen.model.messages import MessageType
+from bullpen.model.states import Activity
+from bullpen.model.turns import Turn, TurnEnd
+from tests.mail.rooms import People, Room, ScriptedDoor, eventually
+
+S = ReceiptState
+
+
+def done(text: str, by: str = "claude_hooks") -> Turn:
+    return Turn(by=by, end=TurnEnd.DONE, text=text)
+
+
+@pytest.mark.requirement("talk:ladder")
+async def test_the_best_open_door_is_taken() -> None:
+    own, hook, pty = (ScriptedDoor(rung, "bob") for rung in (Rung.OWN, Rung.HOOK, Rung.PTY))
+    own.closed["bob"] = "it has no thread"
+    hook.closed["bob"] = "its turn has not ended"
+    async with Room.open(pty, hook, own) as room:
+        first = await room.send("bob")
+        await room.becomes(first, S.SUBMITTED)
+        assert len(pty.taken) == 1
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="do it"))
+        room.courier.hear("bob", done("yes"))
+        await room.becomes(first, S.ANSWERED)
+        own.closed.clear()
+        second = await room.send("bob")
+        await room.becomes(second, S.SUBMITTED)
+        assert len(own.taken) == 1
+        assert room.courier.doors_to("bob") == (Rung.OWN, Rung.HOOK, Rung.PTY)
+
+
+@pytest.mark.requirement("talk:ladder")
+async def test_the_reason_for_waiting_is_that_of_the_best_door() -> None:
+    hook, pty = ScriptedDoor(Rung.HOOK, "bob"), ScriptedDoor(Rung.PTY, "bob")
+    hook.closed["bob"] = "its turn has not ended"
+    pty.closed["bob"] = "a draft is in the prompt box"
+    async with Room.open(hook, pty) as room:
+        await room.send("bob")
+
+        async def held() -> bool:
+            return room.courier.holding("bob") == "a draft is in the prompt box"
+
+        await eventually(held)
+
+
+@pytest.mark.requirement("talk:turns")
+async def test_a_turn_that_ends_before_the_door_has_answered_is_its_answer() -> None:
+    door = ScriptedDoor(Rung.OWN, "bob")
+    async with Room.open(door) as room:
+
+        async def meanwhile(_: Delivery) -> None:
+            room.courier.hear("bob", Turn(by="codex_appserver", prompt="[from user] do it"))
+            room.courier.hear("bob", done("quick", by="codex_appserver"))
+            await asyncio.sleep(0.02)
+
+        door.meanwhile = meanwhile
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.ANSWERED)
+        answer = await room.answer(message_id)
+        assert answer is not None
+        assert answer.content == "quick"
+
+
+@pytest.mark.requirement("talk:turns")
+async def test_somebody_elses_prompt_is_not_the_message() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        message_id = await room.send("bob", "count the files")
+        await room.becomes(message_id, S.SUBMITTED)
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="what a human typed"))
+        room.courier.hear("bob", Turn(by="claude_hooks", end=TurnEnd.INTERRUPTED))
+        await asyncio.sleep(0.05)
+        assert await room.state(message_id) is S.SUBMITTED
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="[from user]  count the\nfiles"))
+        await room.becomes(message_id, S.SEEN)
+
+
+@pytest.mark.requirement("talk:completion")
+async def test_what_the_program_tells_is_better_than_what_its_screen_shows() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    people = People("bob")
+    people.known["bob"] = msgspec.structs.replace(people.known["bob"], tells_turns=True)
+    async with Room.open(door, people=people, better_word=5.0) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.SUBMITTED)
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="do it"))
+        room.courier.hear("bob", done("as it is shown", by="pty"))
+        room.courier.hear("bob", done("exactly"))
+        await room.becomes(message_id, S.ANSWERED)
+        answer = await room.answer(message_id)
+        assert answer is not None
+        assert answer.content == "exactly"
+
+
+@pytest.mark.requirement("talk:completion")
+async def test_what_is_shown_is_believed_if_nothing_better_comes() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    people = People("bob")
+    people.known["bob"] = msgspec.structs.replace(people.known["bob"], tells_turns=True)
+    async with Room.open(door, people=people, better_word=0.05) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.SUBMITTED)
+        room.courier.hear("bob", done("as it is shown", by="pty"))
+        await room.becomes(message_id, S.ANSWERED)
+
+
+@pytest.mark.requirement("talk:completion")
+async def test_a_reply_of_the_agent_itself_comes_before_the_end_of_its_turn() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.SUBMITTED)
+        await room.send(
+            "user", "my answer", sender="bob", reply_to=message_id, type=MessageType.TASK_RESPONSE
+        )
+        await room.becomes(message_id, S.ANSWERED)
+        room.courier.hear("bob", done("something else"))
+        await asyncio.sleep(0.05)
+        thread = await room.mailboxes.thread(message_id)
+        assert [each.content for each in thread] == ["do it", "my answer"]
+
+
+@pytest.mark.requirement("talk:restart")
+async def test_a_door_that_fails_leaves_a_message_that_is_not_put_in_again() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    door.outcomes.append(RuntimeError("a bug"))
+    async with Room.open(door, sign_of_life=30.0) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.INJECTED)
+        assert door.taken == []
+        room.advance(31)
+        await room.becomes(message_id, S.FAILED)
+        answer = await room.answer(message_id)
+        assert answer is not None
+        assert answer.type is MessageType.TASK_FAILED
+        assert door.taken == []
+
+
+@pytest.mark.requirement("talk:restart")
+async def test_what_was_under_way_is_taken_up_and_not_put_in_again() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.SUBMITTED)
+    async with room.running():
+        assert room.courier.working_on("bob") is not None
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="do it"))
+        room.courier.hear("bob", done("after all"))
+        await room.becomes(message_id, S.ANSWERED)
+    assert len(door.taken) == 1
+
+
+@pytest.mark.requirement("talk:restart")
+async def test_what_was_never_put_in_is_tried_again_once_that_is_known() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.SUBMITTED)
+        await room.courier.never_arrived("bob", message_id)
+        assert await room.state(message_id) is S.QUEUED
+        room.advance(2)
+
+        async def again() -> bool:
+            return len(door.taken) == 2
+
+        await eventually(again)
+
+
+@pytest.mark.requirement("talk:ended")
+@pytest.mark.parametrize("was_seen", [True, False], ids=["seen", "not seen"])
+async def test_an_agent_that_ends_leaves_no_task_open(was_seen: bool) -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.SUBMITTED)
+        if was_seen:
+            room.courier.hear("bob", Turn(by="claude_hooks", prompt="do it"))
+            await room.becomes(message_id, S.SEEN)
+        bob = room.people.known["bob"]
+        room.people.known["bob"] = msgspec.structs.replace(bob, is_present=False)
+        room.courier.wake("bob")
+        await room.becomes(message_id, S.FAILED)
+        answer = await room.answer(message_id)
+        assert answer is not None
+        assert ("may have had it" in answer.content) is not was_seen
+
+
+@pytest.mark.requirement("talk:urgent")
+@pytest.mark.parametrize(
+    ("activity", "interrupts"),
+    [(Activity.RUNNING, True), (Activity.WAITING_APPROVAL, False), (Activity.IDLE, False)],
+    ids=["running", "dialog", "draft"],
+)
+async def test_only_work_is_interrupted(activity: Activity, interrupts: bool) -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    door.closed["bob"] = "not now"
+    async with Room.open(door) as room:
+        bob = room.people.known["bob"]
+        room.people.known["bob"] = msgspec.structs.replace(bob, activity=activity)
+        message_id = await room.send("bob", metadata={"priority": "urgent"})
+        if interrupts:
+            await room.becomes(message_id, S.SUBMITTED)
+        else:
+
+            async def held() -> bool:
+                return room.courier.holding("bob") == "not now"
+
+            await eventually(held)
+        assert bool(door.interrupted) is interrupts
+
+
+@pytest.mark.requirement("talk:retry")
+async def test_an_agent_that_is_not_ready_is_tried_again_and_nothing_counts() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    door.outcomes += [Handover(Handed.NOT_READY, "a dialog is open")] * 12
+    async with Room.open(door, look_again=0.01) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.SUBMITTED)
+        assert await room.history(message_id) == [S.ACCEPTED, S.QUEUED, S.INJECTED, S.SUBMITTED]
+
+
+@pytest.mark.requirement("talk:queue")
+async def test_what_wants_no_answer_does_not_keep_the_next_one_waiting() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door, look_again=0.02) as room:
+        first = await room.send("bob", "for your information", type=MessageType.INFO)
+        second = await room.send("bob", "do it")
+        await room.becomes(first, S.SUBMITTED)
+        room.advance(5)
+        await room.becomes(second, S.SUBMITTED)
+
+
+@pytest.mark.requirement("talk:expire")
+async def test_what_expires_is_told_once() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    door.closed["bob"] = "busy"
+    async with Room.open(door) as room:
+        message_id = await room.send("bob", metadata={"ttl": 5})
+        room.advance(6)
+        await room.becomes(message_id, S.EXPIRED)
+
+        async def told() -> bool:
+            return await room.answer(message_id) is not None
+
+        await eventually(told)
+        assert len(await room.mailboxes.thread(message_id)) == 2
+
+
+async def test_mail_for_people_is_not_delivered_but_fetched() -> None:
+    async with Room.open(ScriptedDoor(Rung.PTY, "bob")) as room:
+        message_id = await room.send("user", "hello", sender="bob")
+        assert await room.state(message_id) is S.QUEUED
+        [mine] = await room.office.take("user", limit=10, seconds=0)
+        assert mine.message.id == message_id
+        assert await room.state(message_id) is S.SEEN
+        assert await room.office.take("user", limit=10, seconds=0) == ()

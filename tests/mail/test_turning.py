@@ -1,0 +1,54 @@
+"""What a turn means for the message it is about."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bullpen.mail.turning import is_about, reply_of_turn
+from bullpen.model.messages import MessageType
+from bullpen.model.turns import Turn, TurnEnd
+from tests.mail.samples import T0, message
+
+
+@given(st.text(min_size=1), st.text(), st.text())
+def test_a_prompt_is_about_a_message_whatever_a_program_puts_around_it(
+    content: str, before: str, after: str
+) -> None:
+    sent = message(content=content)
+    prompt = f"{before}[from boss]\n{'  '.join(content.split())}\n{after}"
+    assert is_about(prompt, sent) is bool(content.split())
+
+
+@pytest.mark.parametrize("prompt", ["", "count the fil", "something else", "files the count"])
+def test_another_prompt_is_not(prompt: str) -> None:
+    assert not is_about(prompt, message(content="count the files"))
+
+
+def test_two_long_messages_that_begin_alike_are_told_apart() -> None:
+    one, other = ("x" * 5000 + each for each in ("one", "other"))
+    assert is_about(one, message(content=one))
+    assert not is_about(one, message(content=other))
+
+
+def test_what_an_agent_said_is_the_answer_word_by_word() -> None:
+    turn = Turn(by="hooks", end=TurnEnd.DONE, text=" said\n so ", thinking="hm")
+    reply = reply_of_turn(message(), "coder", turn, reply_id="r1", now=T0)
+    assert (reply.content, reply.thinking) == (" said\n so ", "hm")
+    assert (reply.type, reply.reply_to) == (MessageType.TASK_RESPONSE, "m1")
+    assert (reply.from_agent, reply.to_agent, reply.hops) == ("coder", "boss", 1)
+
+
+@pytest.mark.requirement("talk:failure")
+@pytest.mark.parametrize(
+    ("end", "text", "words"),
+    [
+        (TurnEnd.FAILED, "API Error:\n 500", "the turn failed: API Error: 500"),
+        (TurnEnd.RATE_LIMITED, "", "the agent has reached its usage limit"),
+        (TurnEnd.INTERRUPTED, "", "the turn was interrupted"),
+    ],
+    ids=str,
+)
+def test_every_other_end_is_a_failure_with_its_reason(end: TurnEnd, text: str, words: str) -> None:
+    turn = Turn(by="hooks", end=end, text=text)
+    reply = reply_of_turn(message(), "coder", turn, reply_id="r1", now=T0)
+    assert (reply.type, reply.content) == (MessageType.TASK_FAILED, words)
