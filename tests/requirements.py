@@ -645,7 +645,7 @@ _TERMINAL = {
 }
 
 _MESSAGES = {
-    "talk:completion": "A reply comes first, then what the program tells, then what its screen shows.",
+    "talk:completion": "A reply comes first, then what the program tells, then its screen.",
     "talk:turns": "What is told of a turn is the message's own turn, and no other.",
     "talk:ladder": "A message takes the best way into its agent that is open.",
     "O-27": "A shutdown ends the agent.",
