@@ -69,7 +69,7 @@ def test_what_was_looked_up_is_told_once(messages: Any, statuses: Any, dialogs: 
 
 
 @settings(max_examples=50)
-@given(listed=JUNK | st.lists(INFO), title=st.text() | st.just("OC | a"), used=st.text())
+@given(listed=st.lists(JUNK | INFO), title=st.text() | st.just("OC | a"), used=st.text())
 def test_any_list_of_sessions_can_be_looked_through(listed: Any, title: str, used: str) -> None:
     shown = shown_session(listed, title, used)
     assert shown is None or shown.session_id

@@ -108,6 +108,10 @@ async def test_the_title_of_the_terminal_says_which_session_it_shows(
             "sub": fake.add_session("Mend the tests", parentID="ses_1"),
             "long": fake.add_session("A long title that is cut"),
         }
+        fake.tell("permission.asked", "", id="per_1")  # so that we know it was heard
+        await ear.until(lambda: door.is_open(AGENT) == DIALOG)
+        fake.tell("permission.replied", "", requestID="per_1")
+        await ear.until_open(door)
         assert await ear.hand_over(door, "go") == TAKEN
         [chosen] = fake.selected
         assert chosen == sessions.get(expected, "ses_4")

@@ -117,19 +117,18 @@ class OpencodeLink:
         Raises:
             HttpError: it cannot be had; nothing was said in it.
         """
-        listed = await self._get("/session")
-        shown = shown_session(listed, self._title, self.reader.last_used)
+        shown = shown_session(self.reader.sessions.values(), self._title, self.reader.last_used)
         if shown is None:
             made = await self._ask("POST", "/session", {})
             shown = SessionShown(text(mapping(made.value).get("id")))
         if not shown.session_id:
             raise HttpError(self.address, "it made no session", was_sent=False)
-        # Where it is shown already this does nothing, and what the user types stays in any case.
-        await self._ask("POST", "/tui/select-session", {"sessionID": shown.session_id})
         return shown
 
     async def prompt(self, message: str, mark: str, shown: SessionShown) -> HttpAnswer:
-        """Say something in a session.
+        """Say something in a session, and have the terminal show it.
+
+        Where it is shown already that does nothing, and what the user types stays in any case.
 
         Raises:
             HttpError: it may have been taken, or not; the error knows.
@@ -138,7 +137,12 @@ class OpencodeLink:
         if len(self._awaited) > MOST_AWAITED:
             del self._awaited[next(iter(self._awaited))]
         path = f"/session/{shown.session_id}/prompt_async"
-        return await self._server.request("POST", path, prompt_body(message, mark, shown))
+        show = self._server.request("POST", "/tui/select-session", {"sessionID": shown.session_id})
+        prompt = self._server.request("POST", path, prompt_body(message, mark, shown))
+        _, answer = await asyncio.gather(show, prompt, return_exceptions=True)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     async def interrupt(self) -> bool:
         """Interrupt the session that works; whether that was done."""

@@ -66,7 +66,8 @@ class SessionReader:
         """What is asked of the user just now."""
         self.last_used = ""
         """The session in which the user said something last."""
-        self._parents: dict[str, str] = {}
+        self.sessions: dict[str, dict[str, Any]] = {}
+        """What is known of each session."""
         self._busy: dict[str, None] = {}
         self._asked: dict[str, str] = {}  # messages of users: their sessions
         self._open: dict[str, str] = {}  # those whose turns have not ended
@@ -77,7 +78,7 @@ class SessionReader:
     @property
     def busy(self) -> str:
         """A session that works; empty if none does."""
-        return next((each for each in self._busy if not self._parents.get(each)), "")
+        return next((each for each in self._busy if not self._is_part(each)), "")
 
     @property
     def has_open(self) -> bool:
@@ -103,6 +104,8 @@ class SessionReader:
             self.dialogs.pop(text(said.get("requestID")), None)
         elif kind in ("session.created", "session.updated"):
             self.learn(said.get("info"))
+        elif kind == "session.deleted":
+            self.sessions.pop(session_id, None)
         elif kind == "message.updated":
             return self._message(session_id, mapping(said.get("info")))
         elif kind == "message.part.updated":
@@ -118,7 +121,11 @@ class SessionReader:
     def learn(self, info: object) -> None:
         """Take what is said of a session itself."""
         session = mapping(info)
-        _note(self._parents, text(session.get("id")), text(session.get("parentID")))
+        _note(self.sessions, text(session.get("id")), session)
+
+    def _is_part(self, session_id: str) -> bool:
+        """Whether it is the session of a subagent."""
+        return bool(mapping(self.sessions.get(session_id)).get("parentID"))
 
     def recall(
         self, messages: Iterable[object], awaited: Collection[str], *, is_over: bool
@@ -154,7 +161,7 @@ class SessionReader:
 
     def _message(self, session_id: str, info: dict[str, Any]) -> list[TurnNews]:
         message_id, role = text(info.get("id")), text(info.get("role"))
-        if not message_id or self._parents.get(session_id):
+        if not message_id or self._is_part(session_id):
             return []
         if role == "user":
             if message_id in self._asked:
@@ -240,23 +247,23 @@ def is_its_title(title: str) -> bool:
     return title == _HOME or title.startswith(_TITLED)
 
 
-def shown_session(listed: object, title: str, last_used: str) -> SessionShown | None:
+def shown_session(sessions: Iterable[object], title: str, last_used: str) -> SessionShown | None:
     """Return the session a terminal shows; None if it shows none yet.
 
     Which one that is, its title says: that of the session, which may be cut, or opencode's own for
     one without a title and where there is none. Without any title it is the one last used.
     """
-    sessions = [mapping(each) for each in listed] if isinstance(listed, list) else []
-    sessions = [each for each in sessions if not each.get("parentID") and each.get("id")]
+    known = [mapping(each) for each in sessions]
+    known = [each for each in known if not each.get("parentID") and text(each.get("id"))]
     if title.startswith(_TITLED):
         shown = title.removeprefix(_TITLED)
-        meant = [each for each in sessions if _is_called(text(each.get("title")), shown)]
-        meant.sort(key=lambda each: each.get("id") == last_used, reverse=True)
+        meant = [each for each in known if _is_called(text(each.get("title")), shown)]
     else:
-        meant = [each for each in sessions if each.get("id") == last_used]
+        meant = [each for each in known if each.get("id") == last_used]
         if title:
             meant = [each for each in meant if text(each.get("title")).startswith(_UNTITLED)]
-    return _as_shown(meant[0]) if meant else None
+    latest = max(meant, key=lambda each: (each["id"] == last_used, _updated(each)), default=None)
+    return _as_shown(latest) if latest is not None else None
 
 
 def message_id(milliseconds: int, random: str) -> str:
@@ -271,6 +278,11 @@ def prompt_body(message: str, mark: str, shown: SessionShown) -> dict[str, Any]:
 
 def _is_called(title: str, shown: str) -> bool:
     return title == shown or (shown.endswith(_CUT) and title.startswith(shown.removesuffix(_CUT)))
+
+
+def _updated(session: dict[str, Any]) -> float:
+    updated = mapping(session.get("time")).get("updated")
+    return float(updated) if isinstance(updated, int | float) else 0.0
 
 
 def _as_shown(session: dict[str, Any]) -> SessionShown:
