@@ -21,7 +21,7 @@ from bullpen.terminal.pty import PtyProcess
 from bullpen.testing.tmux import eventually
 from bullpen.wrapper import attach as attach_module
 from bullpen.wrapper import terminal as terminal_module
-from bullpen.wrapper.attach import Attachments
+from bullpen.wrapper.attach import Attachments, picture
 from bullpen.wrapper.attaching import (
     AskInfo,
     AskInterrupt,
@@ -230,9 +230,9 @@ async def test_a_picture_of_a_screen_paints_the_same_screen(home: Path) -> None:
         "; sys.stdin.read()"
     )
     async with room(sys.executable, "-I", "-u", "-c", paint, home=home, paints=True) as agent:
-        async with asyncio.timeout(SECONDS):
-            while "here" not in (screen := agent.terminal.screen()).lines[6]:  # type: ignore[union-attr]
-                await agent.watch.pulse.wait(1)
+        await eventually(lambda: b"here" in agent.terminal.context.tail())
+        await eventually(lambda: agent.terminal.painted_end == agent.terminal.context.end)
+        screen = agent.terminal.screen()
         async with viewer(agent.path) as view:
             copy = await asyncio.to_thread(open_emulator, 80, 24)
             assert view.opened is not None
@@ -242,6 +242,18 @@ async def test_a_picture_of_a_screen_paints_the_same_screen(home: Path) -> None:
             assert copy.modes == agent.terminal.emulator.modes
             assert copy.modes.bracketed_paste
             copy.close()
+
+
+async def test_a_picture_has_what_is_not_painted_yet() -> None:
+    terminal = AgentTerminal(80, 24, shows=None, paints=True)
+    await terminal.load()
+    await terminal._paint(b"painted")
+    terminal.context.feed(b"painted and more")
+    copy = await asyncio.to_thread(open_emulator, 80, 24)
+    copy.feed(picture(terminal))
+    assert copy.screen().lines[0] == "painted and more"
+    copy.close()
+    terminal.close()
 
 
 async def test_a_viewer_that_does_not_read_is_sent_away_and_the_agent_goes_on(
