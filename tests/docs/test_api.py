@@ -6,17 +6,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bullpen.api import methods
+from bullpen.api import methods, talk, wrapping
 from bullpen.connection import TypedNotification, TypedRequest
 from bullpen.model.reasons import Reason
 
 REFERENCE = (Path(__file__).parents[2] / "docs/reference/api.md").read_text(encoding="utf-8")
 TYPES = [
     each
-    for each in vars(methods).values()
+    for module in (methods, talk, wrapping)
+    for each in vars(module).values()
     if isinstance(each, type)
     and issubclass(each, (TypedRequest, TypedNotification))
-    and each.__module__ == methods.__name__
+    and each.__module__ == module.__name__
 ]
 
 
