@@ -42,6 +42,7 @@ PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"
 _MAX_SENDER = 64
 _SEEN_CHARACTERS = 24  # of each end of a message; a box shows one of them, or both
 _PLACEHOLDER = re.compile(r"\[Paste[d ][^\[\]]*(?:\d|#)[^\[\]]*\]")
+_SCROLLED = re.compile(r"\s{3,}[↑↓]$", re.MULTILINE)  # there is more of it above, or below
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"
 )
@@ -145,7 +146,7 @@ def sight_of(verdict: Verdict, box: str, text: str, *, leftover: str = "") -> Si
 
 def _standing(box: str, text: str) -> Sight | None:
     """How the text stands in the box: alone, with something else, or not at all (yet)."""
-    shown, wanted = _squeezed(box), _squeezed(text)
+    shown, wanted = _squeezed(_SCROLLED.sub("", box)), _squeezed(text)
     if shown == wanted:
         return Sight.OURS
     head, tail = wanted[:_SEEN_CHARACTERS], wanted[-_SEEN_CHARACTERS:]

@@ -60,10 +60,9 @@ class Signals:
 
     def _child_changed(self) -> None:
         """If the program stops itself, its user means to be back in the shell."""
-        with contextlib.suppress(ChildProcessError, OSError):
-            process = self._agent.process
-            options = os.WSTOPPED | os.WNOHANG
-            if os.waitid(os.P_PID, process.pid, options) is not None:
+        if (process := self._agent.terminal.process) is None:
+            return
+        with contextlib.suppress(OSError):  # it has ended, or was never there
+            if os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 self._stop()
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGCONT)
+                os.killpg(process.pid, signal.SIGCONT)
