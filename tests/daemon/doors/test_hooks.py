@@ -13,6 +13,7 @@ from bullpen.daemon.doors.hooks import DrainDoor, WakeDoor
 from bullpen.mail.doors import Handed, Handover, Rung
 from bullpen.model.deliveries import Evidence, ReceiptState
 from bullpen.model.states import Activity, Provider
+from bullpen.testing.tmux import eventually
 from tests.daemon.doors.hooked import AGENT, SECRET, Hooked
 from tests.daemon.doors.talk import delivery
 
@@ -189,6 +190,17 @@ async def test_who_is_not_handed_anything_in_time_is_let_go(
     assert changes == [AGENT, AGENT]  # that it asks, and that it has gone without
     assert not door.reaches(AGENT)
     assert door.is_open(AGENT)
+
+
+async def test_who_waits_for_what_went_another_way_is_let_go() -> None:
+    hooked = Hooked()
+    door = DrainDoor(has_mail=hooked._has_mail)
+    hooked.post("hello", "m1")
+    async with asyncio.timeout(15):  # long before it would be let go for the time it took
+        asking = asyncio.create_task(door.ask(stop(), AGENT))
+        await eventually(lambda: door.reaches(AGENT))
+        hooked.mail.clear()
+        assert await asking == HookAnswer()
 
 
 @pytest.mark.requirement("door:drain")

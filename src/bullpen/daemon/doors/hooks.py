@@ -27,6 +27,7 @@ __all__ = ["DrainDoor", "WakeDoor"]
 
 TAKE_SECONDS: Final = 3.0  # for who was handed a message; it takes milliseconds
 ASK_SECONDS: Final = 0.5  # for a message to be handed over while the program waits for its hook
+LOOK_SECONDS: Final = 0.05  # between two looks whether there still is one
 LONGEST_WAKE_SECONDS: Final = 24 * 3600.0
 MOST_IN_A_ROW: Final = 20  # then the agent is let go, and reached in another way
 LONGEST_BYTES: Final = {Provider.CODEX: 10_000}
@@ -204,16 +205,26 @@ class DrainDoor(Door):
             return HookAnswer()
         self._asking[agent] = request.provider
         asyncio.get_running_loop().call_soon(self._on_change, agent)
+        look = asyncio.create_task(self._look(agent), name=f"drain:{agent}")
         try:
             letter = await self._counter.wait(agent, ASK_SECONDS)
         finally:
             self._asking.pop(agent, None)
+            look.cancel()
+            await asyncio.gather(look, return_exceptions=True)
         if letter is None:
             self._on_change(agent)
             return HookAnswer()
         self._in_a_row[agent] = self._in_a_row.get(agent, 0) + 1
         output = json.dumps({"decision": "block", "reason": letter.text})
         return HookAnswer(output, letter.attempt_id)
+
+    async def _look(self, agent: str) -> None:
+        """Let an agent go whose mail has gone another way meanwhile."""
+        while self._counter.has(agent):
+            await asyncio.sleep(LOOK_SECONDS)
+            if not await self._has_mail(agent):
+                self._counter.dismiss(agent)
 
     async def took(self, attempt_id: str) -> bool:
         """Answer `hook.took`; False if it is none of ours."""
