@@ -6,9 +6,10 @@ from pathlib import Path
 import click
 import pytest
 
-from bullpen.cli import wait, watch
+from bullpen.cli import speaking, wait, watch
 from bullpen.cli.group import COMMANDS
 from bullpen.model.appearance import ACTIVITIES, EVIDENCE
+from bullpen.model.mailing import RECEIPTS, TASKS
 from tests.cli.test_main import every_command
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
@@ -51,6 +52,27 @@ def test_every_symbol_and_mark_is_explained() -> None:
         assert re.search(rf"^\| `{re.escape(look.symbol)}` \| .*`{activity}`", PAGE, re.MULTILINE)
     for mark in EVIDENCE.values():
         assert f"`{mark}`" in PAGE
+
+
+def test_every_symbol_of_messages_and_tasks_is_explained() -> None:
+    table = PAGE.partition("| symbol | steps of a message |")[2].partition("\n\n")[0]
+    rows = {symbol: cells for symbol, *cells in re.findall(r"\| `(.)` \| (.*?)\|(.*?)\|", table)}
+    shown = [
+        *((0, str(state), look.symbol) for state, look in RECEIPTS.items()),
+        *((1, str(state), look.symbol) for state, look in TASKS.items()),
+    ]
+    for column, state, symbol in shown:
+        assert [each for each, cells in rows.items() if f"`{state}`" in cells[column]] == [symbol]
+
+
+def test_the_exit_codes_of_what_sends_are_the_same_everywhere() -> None:
+    for name in ("send", "ask"):
+        codes = dict(re.findall(r"^\| (\d+) \| (.+) \|$", SECTIONS[name], re.MULTILINE))
+        assert codes[str(speaking.TIMEOUT)].startswith("the time is over")
+        assert codes[str(speaking.NOBODY)].startswith("there is no such agent")
+        assert codes[str(speaking.REFUSED)].startswith("refused")
+        assert codes[str(speaking.ENDED)].startswith("it failed, expired or was given up")
+    assert speaking.TIMEOUT == wait.TIMEOUT
 
 
 def test_only_what_is_for_people_is_in_the_menu() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -401,3 +402,22 @@ async def test_who_waited_for_an_answer_has_it_and_does_not_get_it_again(codex: 
     await show("ask", "codex", "the user, too")
     inbox = (await show("inbox", "--json")).json["deliveries"]
     assert [each["message"]["reply_to"] for each in inbox] == ["m-3"]
+
+
+@pytest.mark.parametrize(
+    "words", [["ask", "codex", "hello"], ["send", "-r", "codex", "hello"]], ids=["ask", "send"]
+)
+async def test_who_gives_up_waiting_is_told_that_the_message_goes_on(
+    words: list[str], codex: FakeDaemon
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    await eventually(lambda: is_asked_to_wait(codex))
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(SECONDS):
+        out, err = await process.communicate()
+    assert (process.returncode, out) == (130, b"")
+    said = "bullpen: m-1 is still under way; bullpen task --cancel m-1 ends it\n"
+    assert err.decode() == said
+    assert (await show("task", "m-1", "--json")).json["task"]["state"] == "submitted"

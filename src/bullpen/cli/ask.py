@@ -1,15 +1,11 @@
 """`bullpen ask`: a question to an agent, and its answer."""
 
-import asyncio
-
 import click
 
-from bullpen.cli.calls import daemon_paths
-from bullpen.cli.options import complete_agents, json_option, may_start, no_start_option
+from bullpen.cli.options import complete_agents, json_option, no_start_option
 from bullpen.cli.output import print_json
 from bullpen.cli.receipts import echo_text
-from bullpen.cli.send import message_of, record, steps
-from bullpen.cli.sending import deliver
+from bullpen.cli.send import message_of, record, stay_with
 from bullpen.cli.speaking import priority_option, read_text, refusals, text_option
 from bullpen.model.appearance import one_line
 from bullpen.model.messages import MessageType, Priority
@@ -69,16 +65,7 @@ def command(
     """  # noqa: D301 - click wants the character, not its name
     message = message_of(to, read_text(text, path), MessageType.TASK_REQUEST, priority=priority)
     with refusals(context, as_json=as_json):
-        sent = asyncio.run(
-            deliver(
-                daemon_paths(),
-                message,
-                start=may_start(),
-                until="answered",
-                timeout_seconds=timeout,
-                look_on=steps(verbose=verbose),
-            )
-        )
+        sent = stay_with(message, until="answered", timeout=timeout, verbose=verbose)
     reply = sent.waited.reply if sent.waited else None
     if as_json:
         print_json(**record(sent))

@@ -8,6 +8,7 @@ from bullpen.cli.options import json_option, no_start_option
 from bullpen.cli.output import print_json
 from bullpen.cli.receipts import delivery_line, delivery_record, message_record
 from bullpen.cli.speaking import read_text, refusals, secret, text_option
+from bullpen.model.appearance import one_line
 from bullpen.model.messages import MessageType
 
 __all__ = ["command"]
@@ -86,4 +87,4 @@ def command(
         )
         return
     for each in reply.deliveries:
-        click.echo(f"{delivery_line(each)}, in answer to {reply.message.reply_to}")
+        click.echo(f"{delivery_line(each)}, in answer to {one_line(reply.message.reply_to or '')}")

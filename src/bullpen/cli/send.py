@@ -23,7 +23,7 @@ from bullpen.cli.speaking import priority_option, read_text, refusals, secret, t
 from bullpen.model.appearance import one_line
 from bullpen.model.messages import MessageGroup, MessageType, Priority
 
-__all__ = ["Steps", "command", "message_of", "record", "steps"]
+__all__ = ["Steps", "command", "message_of", "record", "stay_with"]
 
 EVERYBODY = "*"
 
@@ -121,16 +121,7 @@ def command(
     )
     until = _until(until, timeout, returns=returns)
     with refusals(context, as_json=as_json):
-        sent = asyncio.run(
-            deliver(
-                daemon_paths(),
-                message,
-                start=may_start(),
-                until=until,
-                timeout_seconds=timeout,
-                look_on=steps(verbose=verbose),
-            )
-        )
+        sent = stay_with(message, until=until, timeout=timeout, verbose=verbose)
     if as_json:
         print_json(**record(sent))
     else:
@@ -190,6 +181,30 @@ def message_of(
     )
 
 
+def stay_with(
+    message: SendMessage, *, until: str | None, timeout: float | None, verbose: bool
+) -> Sent:
+    """Send a message and wait; who gives up waiting is told that the message goes on."""
+    accepted: list[str] = []
+    try:
+        return asyncio.run(
+            deliver(
+                daemon_paths(),
+                message,
+                start=may_start(),
+                until=until,
+                timeout_seconds=timeout,
+                look_on=_steps(verbose=verbose),
+                on_accepted=accepted.append,
+            )
+        )
+    except KeyboardInterrupt:
+        for each in map(one_line, accepted):
+            ending = f"bullpen task --cancel {each} ends it"
+            click.echo(f"bullpen: {each} is still under way; {ending}", err=True)
+        raise
+
+
 def show(sent: Sent) -> None:
     """Print what became of a message, and its answer if there is one."""
     trace = sent.trace
@@ -231,7 +246,7 @@ def record(sent: Sent) -> dict[str, Any]:
     }
 
 
-def steps(*, verbose: bool) -> LookOn | None:
+def _steps(*, verbose: bool) -> LookOn | None:
     """Return who tells the steps of a message to somebody who looks on; None if nobody does."""
     return Steps() if verbose or sys.stderr.isatty() else None
 
@@ -240,13 +255,15 @@ class Steps:
     """Prints every step of a message once, and what it waits for, as that changes."""
 
     def __init__(self) -> None:
-        self._told = 0
+        self._told: set[tuple[object, ...]] = set()
         self._holding: dict[str, str] = {}
 
     def __call__(self, trace: MailTrace) -> None:
-        for each in trace.receipts[self._told :]:
-            click.echo(step_line(each), err=True)
-        self._told = len(trace.receipts)
+        for each in trace.receipts:
+            step = (each.recipient, each.attempt, each.state, each.at)
+            if step not in self._told:
+                self._told.add(step)
+                click.echo(step_line(each), err=True)
         for recipient, why in trace.holding.items():
             if why and self._holding.get(recipient) != why:
                 click.echo(f"  {one_line(recipient)}: it waits: {one_line(why)}", err=True)

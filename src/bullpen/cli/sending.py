@@ -75,7 +75,7 @@ async def deliver(
     until: str | None = None,
     timeout_seconds: float | None = None,
     look_on: LookOn | None = None,
-    on_accepted: Callable[[], None] = lambda: None,
+    on_accepted: Callable[[str], None] = lambda _: None,
 ) -> Sent:
     """Send a message, and wait until it has come so far, if that is wanted.
 
@@ -100,7 +100,7 @@ async def deliver(
         reply = await client.request(keyed)
         name = reply.message.id
         if not accepted:
-            on_accepted()
+            on_accepted(name)
         accepted = name
         waited = None
         if until is not None:

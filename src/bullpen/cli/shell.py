@@ -130,7 +130,7 @@ def _say(line: str) -> None:
         start=may_start(),
         until="answered" if address.wants_response else None,
         timeout_seconds=ANSWER_SECONDS if address.wants_response else None,
-        on_accepted=lambda: click.echo(sent_notice(to, is_local=address.host is None)),
+        on_accepted=lambda _: click.echo(sent_notice(to, is_local=address.host is None)),
     )
     try:
         _show(asyncio.run(sending))
