@@ -309,7 +309,7 @@ async def test_a_refused_message_was_not_put_in(home: Path) -> None:
 
 @pytest.mark.requirement("door:lost")
 async def test_one_that_is_not_answered_may_be_in(home: Path) -> None:
-    async with opened(home, answer_seconds=0.3) as (codex, door, ear):
+    async with opened(home, answer_seconds=1.0) as (codex, door, ear):
         codex.hold("turn/start")
         handed = await ear.hand_over(door, "hello")
         assert handed == Handover(Handed.UNSURE, "codex did not answer")

@@ -242,7 +242,7 @@ async def test_a_refused_message_was_not_put_in() -> None:
 
 @pytest.mark.requirement("door:lost")
 async def test_one_that_is_not_answered_may_be_in() -> None:
-    async with opened(answer_seconds=0.5) as (fake, door, ear):
+    async with opened(answer_seconds=1.0) as (fake, door, ear):
         fake.is_holding = True
         handed = await ear.hand_over(door, "hello")
         assert handed.outcome is Handed.UNSURE
