@@ -161,6 +161,7 @@ def bullpen(context: click.Context, *, demo: bool) -> None:
       bullpen ls --waiting
       bullpen wait claude-1 --until done && make test
       bullpen explain claude-1
+      bullpen ask codex "which tests cover src/parser.py?"
     """  # noqa: D301 - click wants the character, not its name
     if context.invoked_subcommand is not None:
         if demo:
