@@ -37,7 +37,8 @@ from bullpen.model.messages import Message
 from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity, Provider
 from bullpen.terminal.pty import PtyProcess
-from bullpen.wrapper.options import Pace, WrapperOptions
+from bullpen.wrapper.options import WrapperOptions
+from bullpen.wrapper.pace import Pace
 
 WAIT_SECONDS = 30.0
 SECRET = "bp_test_secret"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.api.wrapping import PressKeys, ReadTerminal, WrapperInterrupt
-from bullpen.wrapper.options import Pace
+from bullpen.wrapper.pace import Pace
 from tests.wrapper.rooms import dummy, line_profile, python, read, room
 
 CHATTY = """

@@ -14,7 +14,7 @@ from bullpen.terminal.replies import FailureKind, failure_on_screen, reply_on_sc
 from bullpen.wrapper.attempts import AttemptBook, AttemptRecord
 from bullpen.wrapper.injecting import BY, LONGEST_WAIT, Injector, Turn
 from bullpen.wrapper.link import Link
-from bullpen.wrapper.options import Pace
+from bullpen.wrapper.pace import Pace
 from bullpen.wrapper.pulse import Pulse
 from bullpen.wrapper.turns import LineTurn, ScreenTurn, TurnEnd
 from bullpen.wrapper.watching import Watch

@@ -26,7 +26,7 @@ from bullpen.terminal.injection import (
 )
 from bullpen.terminal.pty import PtyClosed
 from bullpen.wrapper.attempts import AttemptBook, AttemptRecord
-from bullpen.wrapper.options import Pace
+from bullpen.wrapper.pace import Pace
 from bullpen.wrapper.reading import LineReader
 from bullpen.wrapper.status import Status
 from bullpen.wrapper.turns import LineTurn, ScreenTurn

@@ -12,7 +12,7 @@ import msgspec
 from bullpen.model.states import Activity
 from bullpen.terminal.context import Cut, OutputContext
 from bullpen.wrapper.echoes import echo_end, reply_of
-from bullpen.wrapper.options import Pace
+from bullpen.wrapper.pace import Pace
 from bullpen.wrapper.reading import Reading
 from bullpen.wrapper.status import TAIL_BYTES, Status, last_line
 
