@@ -16,7 +16,8 @@ from bullpen.cli.group import COMMANDS, bullpen, run
 from bullpen.cli.wrapped import profile_names
 from bullpen.model.version import VERSION
 
-OFFLINE = {"evaluate", "hooks", "mcp", "replay"}  # which need no daemon, and judge or write by themselves
+# Which need no daemon, and judge or write by themselves.
+OFFLINE = {"evaluate", "hooks", "mcp", "replay"}
 
 MODULES = """
 import sys
