@@ -22,7 +22,7 @@ def done(text: str, by: str = "claude_hooks") -> Turn:
 @pytest.mark.requirement("talk:ladder")
 async def test_the_best_open_door_is_taken() -> None:
     own, hook, pty = (ScriptedDoor(rung, "bob") for rung in (Rung.OWN, Rung.HOOK, Rung.PTY))
-    own.closed["bob"] = "it has no thread"
+    own.names.clear()
     hook.closed["bob"] = "its turn has not ended"
     async with Room.open(pty, hook, own) as room:
         first = await room.send("bob")
@@ -31,11 +31,30 @@ async def test_the_best_open_door_is_taken() -> None:
         room.courier.hear("bob", Turn(by="claude_hooks", prompt="do it"))
         room.courier.hear("bob", done("yes"))
         await room.becomes(first, S.ANSWERED)
-        own.closed.clear()
+        own.names.add("bob")
         second = await room.send("bob")
         await room.becomes(second, S.SUBMITTED)
         assert len(own.taken) == 1
         assert room.courier.doors_to("bob") == (Rung.OWN, Rung.HOOK, Rung.PTY)
+
+
+@pytest.mark.requirement("talk:ladder")
+async def test_a_program_that_says_that_it_works_is_not_typed_to_whatever_its_screen_shows() -> (
+    None
+):
+    own, hook, pty = (ScriptedDoor(rung, "bob") for rung in (Rung.OWN, Rung.HOOK, Rung.PTY))
+    own.closed["bob"] = hook.closed["bob"] = "the agent is working"
+    async with Room.open(pty, hook, own) as room:
+        message_id = await room.send("bob")
+
+        async def held() -> bool:
+            return room.courier.holding("bob") == "the agent is working"
+
+        await eventually(held)
+        assert pty.taken == []
+        hook.closed.clear()  # its turn ends, and it asks what comes next
+        await room.becomes(message_id, S.SUBMITTED)
+        assert len(hook.taken) == 1
 
 
 @pytest.mark.requirement("talk:ladder")

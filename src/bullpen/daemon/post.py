@@ -226,7 +226,8 @@ class Post:
         if current is None:
             return ()
         receipts = await self.mailboxes.receipts(current.id)
-        found = (each.evidence.data.get("turn") for each in receipts)
+        data = [each.evidence.data for each in receipts]
+        found = (each.get("turn_id") or each.get("turn") for each in data)
         return tuple(dict.fromkeys(each for each in found if isinstance(each, str)))
 
     def _sent(self, appended: Appended) -> None:
