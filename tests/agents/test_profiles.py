@@ -179,7 +179,7 @@ def test_words_may_name_the_interpreter_and_what_lies_beside_the_file() -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("comand = 'x'", "comand: there is no such key; did you mean command?"),
+        ("comm = 'x'", "comm: there is no such key; did you mean command?"),
         ("name = 'x'", "name: there is no such key; the file's name is the profile's"),
         ("zzz = 1", "zzz: there is no such key; there are command, idle_regex,"),
         ("idle_regex = ''", "command: is missing"),

@@ -27,7 +27,9 @@ FIELDS = {"agent_id", "agent_type", "port", "status", "pid", "working_dir", "end
 
 
 @pytest.fixture
-def agents(home: Path) -> AgentRegistry:
+def agents(home: Path, monkeypatch: pytest.MonkeyPatch) -> AgentRegistry:
+    """A registry on a machine where nobody serves anything, whatever runs on this one."""
+    monkeypatch.setattr(registry, "_is_free", lambda _: True)
     return AgentRegistry(hostname="here")
 
 
@@ -257,11 +259,11 @@ def test_ps_tells_the_start_as_well(other: int) -> None:
     assert processes._by_ps(dead_pid()) == ""
 
 
-def test_agents_without_a_port_get_one_that_nobody_has(agents: AgentRegistry, other: int) -> None:
+def test_agents_without_a_port_get_one_that_nobody_has(home: Path, other: int) -> None:
+    agents = AgentRegistry()
     first = agents.register("a" * 64, "mine", None, pid=other)
     second = agents.register("b" * 64, "mine", None)
     assert first.port != second.port
-    assert {first.port, second.port} <= set(registry.SHARED_PORTS)
     assert second.endpoint == f"http://localhost:{second.port}"
     with socket.socket() as serving:
         serving.bind(("127.0.0.1", 0))
@@ -272,6 +274,16 @@ def test_agents_without_a_port_get_one_that_nobody_has(agents: AgentRegistry, ot
         with pytest.raises(PortTakenError, match=rf"taken by mine \(pid {other}\)"):
             agents.check_port(first.port)
     agents.check_port(second.port)
+
+
+def test_ports_are_chosen_between_those_of_profiles_as_long_as_there_are_any(
+    agents: AgentRegistry, other: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = agents.register("a" * 64, "mine", None, pid=other)
+    second = agents.register("b" * 64, "mine", None)
+    assert {first.port, second.port} <= set(registry.SHARED_PORTS)
+    monkeypatch.setattr(registry, "_is_free", lambda _: False)
+    assert agents.register("c" * 64, "other", None).port not in registry.SHARED_PORTS
 
 
 def test_a_registry_that_cannot_be_used_is_told(home: Path) -> None:

@@ -47,10 +47,10 @@ async def test_profiles_are_listed_with_their_programs(home: Path) -> None:
     said = (await show("profiles", "--json")).json
     mine = next(each for each in said["profiles"] if each["name"] == "mine")
     assert (mine["program"], mine["file"], mine["is_shipped"]) == (None, str(path), False)
-    put(home, "broken", "comand = 1")
+    put(home, "broken", "argz = 1")
     listed = await invoke("profiles")
     assert listed.code == 1
-    assert "broken.toml: comand: there is no such key; did you mean command?" in listed.err
+    assert "broken.toml: argz: there is no such key; did you mean args?" in listed.err
     assert "dummy" in listed.out
 
 
