@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from bullpen.mail.courier import Courier, Patience
+from bullpen.mail.courier import Courier
 from bullpen.mail.directory import Addressee, Directory
 from bullpen.mail.doors import Door, Handed, Handover, Note, Rung
+from bullpen.mail.in_hand import Patience
 from bullpen.mail.mailboxes import Appended
 from bullpen.mail.memory import MemoryMailboxes
 from bullpen.mail.office import Draft, PostOffice

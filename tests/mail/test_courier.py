@@ -132,6 +132,49 @@ async def test_what_is_shown_is_believed_if_nothing_better_comes() -> None:
         await room.becomes(message_id, S.ANSWERED)
 
 
+@pytest.mark.requirement("talk:turns")
+async def test_an_end_that_is_told_twice_is_not_the_end_of_the_next_turn() -> None:
+    door = ScriptedDoor(Rung.OWN, "bob")
+    async with Room.open(door) as room:
+        first = await room.send("bob", "one")
+        second = await room.send("bob", "two")
+        await room.becomes(first, S.SUBMITTED)
+        ended = Turn(by="claude_hooks", end=TurnEnd.DONE, text="one!", turn_id="t1")
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="one", turn_id="t1"))
+        room.courier.hear("bob", ended)
+        await room.becomes(second, S.SUBMITTED)
+        room.courier.hear("bob", msgspec.structs.replace(ended, by="journal"))
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="two", turn_id="t2"))
+        room.courier.hear("bob", msgspec.structs.replace(ended, by="journal"))
+        await room.becomes(second, S.SEEN)
+        room.courier.hear("bob", msgspec.structs.replace(ended, text="two!", turn_id="t2"))
+        await room.becomes(second, S.ANSWERED)
+        answers = [await room.answer(each) for each in (first, second)]
+        assert [each.content for each in answers if each] == ["one!", "two!"]
+
+
+@pytest.mark.requirement("talk:failure")
+async def test_an_agent_that_stops_without_a_word_does_not_keep_the_next_message_waiting() -> None:
+    door = ScriptedDoor(Rung.OWN, "bob")
+    async with Room.open(door, answer=15.0, look_again=0.02) as room:
+        first, second = await room.send("bob", "one"), await room.send("bob", "two")
+        await room.becomes(first, S.SUBMITTED)
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="one"))
+        await room.becomes(first, S.SEEN)
+        bob = room.people.known["bob"]
+        room.people.known["bob"] = msgspec.structs.replace(bob, activity=Activity.RUNNING)
+        await asyncio.sleep(0.05)
+        room.advance(60)  # as long as it works it has time
+        await asyncio.sleep(0.05)
+        assert await room.state(first) is S.SEEN
+        room.people.known["bob"] = bob
+        await asyncio.sleep(0.05)
+        assert await room.state(first) is S.SEEN
+        room.advance(16)
+        await room.becomes(first, S.FAILED)
+        await room.becomes(second, S.SUBMITTED)
+
+
 @pytest.mark.requirement("talk:completion")
 async def test_a_reply_of_the_agent_itself_comes_before_the_end_of_its_turn() -> None:
     door = ScriptedDoor(Rung.PTY, "bob")

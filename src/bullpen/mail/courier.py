@@ -16,12 +16,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from bullpen.errors import BullpenError
 from bullpen.mail.directory import Addressee, Directory
 from bullpen.mail.doors import Door, Handed, Handover, Rung
 from bullpen.mail.errors import ImpossibleReceipt, LeaseLost, MailError, MessageNotFound
+from bullpen.mail.in_hand import InHand, Patience
 from bullpen.mail.mailboxes import MAILBOX, Mailboxes
 from bullpen.mail.policy import USER
 from bullpen.mail.receipts import IN_FLIGHT
@@ -32,11 +31,12 @@ from bullpen.model.messages import Message, MessageType
 from bullpen.model.states import Activity
 from bullpen.model.turns import Turn, TurnEnd
 
-__all__ = ["Courier", "InHand", "Patience"]
+__all__ = ["Courier"]
 
 logger = logging.getLogger("bullpen.mail")
 
 _S = ReceiptState
+_STOPPED = (Activity.IDLE, Activity.ERROR, Activity.RATE_LIMITED)
 LEASE_SECONDS = 120.0  # longer than any door may take
 EXPIRE_SECONDS = 1.0
 MOST_UNHEARD = 1000  # turns that are told before we have begun
@@ -44,44 +44,6 @@ MOST_UNHEARD = 1000  # turns that are told before we have begun
 Now = Callable[[], datetime]
 Answer = Callable[[Message], Awaitable[object]]
 """Keeps a reply that was made for an agent."""
-
-
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How long things are waited for, in seconds."""
-
-    better_word: float = 3.0
-    """From a screen that shows an end to a program that tells it."""
-    sign_of_life: float = 60.0
-    """From a message that may have arrived to giving up that anything will show it."""
-    interrupt: float = 15.0
-    """From an interruption to a door that is open."""
-    look_again: float = 5.0
-    """Between two looks at doors of which nobody tells that they have opened."""
-
-
-class InHand(msgspec.Struct):
-    """A message that an agent has, or may have."""
-
-    delivery: Delivery
-    rung: Rung | None
-    since: datetime
-    is_unsure: bool = False
-    seen_end: Turn | None = None
-    """An end that was only seen, while a better word may come."""
-    is_handing: bool = False
-    """The door has not answered yet."""
-    early: Turn | None = None
-    """An end that was told before the door had answered."""
-
-    @property
-    def message(self) -> Message:
-        """The message."""
-        return self.delivery.message
-
-    @property
-    def wants_answer(self) -> bool:
-        """Whether its sender waits for one."""
-        return self.message.type is MessageType.TASK_REQUEST
 
 
 class Courier:
@@ -113,6 +75,7 @@ class Courier:
         self._woken: dict[str, asyncio.Event] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._last_turn: dict[str, str] = {}  # by agent: the turn that was last known to have ended
         self._unheard: deque[tuple[str, Turn]] = deque(maxlen=MOST_UNHEARD)
         self.on_handing: Callable[[str, Delivery], None] = lambda *_: None
         """Told of an agent that is about to be given something."""
@@ -375,6 +338,7 @@ class Courier:
     async def _hear(self, agent: str, in_hand: InHand, turn: Turn) -> None:
         if turn.prompt is not None and is_about(turn.prompt, in_hand.message):
             in_hand.is_unsure = False
+            in_hand.turn_id = turn.turn_id
             evidence = Evidence(turn.by, "a turn began with it", _where(turn))
             await self._record(in_hand, _S.SEEN, evidence)
         if turn.end is not None:
@@ -382,7 +346,7 @@ class Courier:
         self.wake(agent)
 
     async def _hear_end(self, agent: str, in_hand: InHand, turn: Turn) -> None:
-        if self._in_hand.get(agent) is not in_hand:
+        if self._in_hand.get(agent) is not in_hand or self._is_of_another(agent, in_hand, turn):
             return
         if in_hand.is_handing:
             in_hand.early = turn
@@ -400,6 +364,14 @@ class Courier:
             return
         await self._end(agent, in_hand, turn)
 
+    def _is_of_another(self, agent: str, in_hand: InHand, turn: Turn) -> bool:
+        """Whether an end is that of another turn: of the one before, told again by a slower one."""
+        if not turn.turn_id:
+            return False
+        if in_hand.turn_id:
+            return turn.turn_id != in_hand.turn_id
+        return turn.turn_id == self._last_turn.get(agent)
+
     def _believe(self, agent: str, in_hand: InHand) -> None:
         """Take what was seen for true, now that nothing better has come."""
         if self._in_hand.get(agent) is in_hand and in_hand.seen_end is not None:
@@ -409,6 +381,8 @@ class Courier:
         if self._in_hand.get(agent) is not in_hand:
             return
         self._let_go(agent)
+        if turn.turn_id:
+            self._last_turn[agent] = turn.turn_id
         if in_hand.wants_answer:
             reply = reply_of_turn(
                 in_hand.message, agent, turn, reply_id=self._new_id(), now=self._now()
@@ -480,6 +454,9 @@ class Courier:
             await self.give_up(in_hand.delivery, "nothing shows whether the agent has had it")
         elif not in_hand.wants_answer and self._is_quiet(in_hand, addressee):
             self._let_go(agent)  # nobody waits for what comes of it
+        elif in_hand.delivery.state is _S.SEEN and self._is_silent(in_hand, addressee):
+            # Some programs tell nothing of a turn that somebody broke off.
+            await self.give_up(in_hand.delivery, "the agent has stopped and did not answer")
 
     async def _agent_gone(self, in_hand: InHand) -> None:
         if in_hand.is_unsure and in_hand.rung is None:
@@ -496,6 +473,13 @@ class Courier:
     def _is_out_of_patience(self, in_hand: InHand) -> bool:
         waited = (self._now() - in_hand.since).total_seconds()
         return waited >= self._patience.sign_of_life
+
+    def _is_silent(self, in_hand: InHand, addressee: Addressee) -> bool:
+        if addressee.activity not in _STOPPED:
+            in_hand.idle_since = None
+            return False
+        in_hand.idle_since = in_hand.idle_since or self._now()
+        return (self._now() - in_hand.idle_since).total_seconds() >= self._patience.answer
 
     def _is_quiet(self, in_hand: InHand, addressee: Addressee) -> bool:
         is_past = (self._now() - in_hand.since).total_seconds() >= self._patience.better_word

@@ -1,0 +1,56 @@
+"""What an agent has been given and has not answered yet, and how long things are waited for."""
+
+from datetime import datetime
+
+import msgspec
+
+from bullpen.mail.doors import Rung
+from bullpen.model.deliveries import Delivery
+from bullpen.model.messages import Message, MessageType
+from bullpen.model.turns import Turn
+
+__all__ = ["InHand", "Patience"]
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How long things are waited for, in seconds."""
+
+    better_word: float = 3.0
+    """From a screen that shows an end to a program that tells it."""
+    sign_of_life: float = 60.0
+    """From a message that may have arrived to giving up that anything will show it."""
+    interrupt: float = 15.0
+    """From an interruption to a door that is open."""
+    answer: float = 15.0
+    """From an agent that has nothing to do any more to giving up that it will answer."""
+    look_again: float = 5.0
+    """Between two looks at doors of which nobody tells that they have opened."""
+
+
+class InHand(msgspec.Struct):
+    """A message that an agent has, or may have."""
+
+    delivery: Delivery
+    rung: Rung | None
+    since: datetime
+    is_unsure: bool = False
+    seen_end: Turn | None = None
+    """An end that was only seen, while a better word may come."""
+    is_handing: bool = False
+    """The door has not answered yet."""
+    early: Turn | None = None
+    """An end that was told before the door had answered."""
+    turn_id: str = ""
+    """The turn that began with it, if its program tells."""
+    idle_since: datetime | None = None
+    """Since when its agent has nothing to do, though it has seen it and not answered."""
+
+    @property
+    def message(self) -> Message:
+        """The message."""
+        return self.delivery.message
+
+    @property
+    def wants_answer(self) -> bool:
+        """Whether its sender waits for one."""
+        return self.message.type is MessageType.TASK_REQUEST
