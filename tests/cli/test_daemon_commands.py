@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -242,7 +243,8 @@ async def test_what_the_daemon_is_told_reaches_it(monkeypatch: pytest.MonkeyPatc
 
     told: list[DaemonOptions] = []
 
-    def run(options: DaemonOptions) -> int:
+    def run(options: DaemonOptions, companions: Sequence[object]) -> int:
+        assert companions  # MCP is served beside it
         told.append(options)
         return 0
 
@@ -260,7 +262,7 @@ async def test_what_the_daemon_is_told_reaches_it(monkeypatch: pytest.MonkeyPatc
 async def test_a_second_daemon_ends_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
     from bullpen.daemon.lock import AlreadyRunning
 
-    def run(_: object) -> int:
+    def run(*_: object) -> int:
         raise AlreadyRunning(Path("/run/bullpend.lock"), 77)
 
     monkeypatch.setattr("bullpen.daemon.main.run", run)
