@@ -79,7 +79,7 @@ class _Hand(msgspec.Struct, frozen=True, kw_only=True):
 
 _CLAUDE = _Hand(
     indent=2,
-    asked=r"[❯>!#&] |you: ",
+    asked=r"[❯>!#&] (?!\d+\. )|you: ",
     said=r"[●⏺] |claude: ",
     did=r"[●⏺] .*\(ctrl\+o to expand\)$|tool: ",
     did_below=r"  ⎿",
@@ -87,7 +87,7 @@ _CLAUDE = _Hand(
     r"|Credit balance is too low|Invalid API key)\b|[●⏺] .*\b(?:hit your .*limit|limit reached)\b",
     stopped=r"  ⎿ +Interrupted\b",
     other=r"  .*\(ctrl\+o to expand\)$",
-    prompt=r"(?:─{8,}|╭─+╮$)",
+    prompt=r"(?:─{8,}|╭─+╮$|╰─+╯$)",  # the last two are of versions before 2
     inside=r"(?:│ )?[❯>!#&]",
 )
 _CODEX = _Hand(
@@ -195,11 +195,24 @@ def _read(lines: Sequence[str], hand: _Hand) -> Iterator[Block]:
 
 
 def _prompt_row(lines: Sequence[str], hand: _Hand) -> int:
-    """The row at which the prompt box begins, or a dialog in its place."""
+    """The row at which the prompt box begins, or a dialog in its place.
+
+    Boxes that were drawn before may be in the history, too.
+    """
     rows = [row for row, line in enumerate(lines) if re.match(hand.prompt, line)]
-    below = {row: lines[row + 1] for row in rows if row + 1 < len(lines)}
-    boxes = [row for row, line in below.items() if re.match(hand.inside, line)]
-    return boxes[-1] if boxes else rows[-1] if rows else len(lines)
+    if not hand.inside:
+        return rows[-1] if rows else len(lines)
+    boxes = [at for at, row in enumerate(rows) if _is_inside(lines, row + 1, hand)]
+    if boxes and boxes[-1] + 2 >= len(rows):  # a box has two frames
+        return rows[boxes[-1]]
+    marks = f"{hand.asked}|{hand.said}"
+    said = (row for row, line in enumerate(lines) if re.match(marks, line) and row - 1 not in rows)
+    last = max(said, default=-1)
+    return next((row for row in rows if row > last), len(lines))
+
+
+def _is_inside(lines: Sequence[str], row: int, hand: _Hand) -> bool:
+    return row < len(lines) and re.match(hand.inside, lines[row]) is not None
 
 
 def _kind_of(line: str, hand: _Hand) -> BlockKind | None:

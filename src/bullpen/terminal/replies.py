@@ -36,6 +36,8 @@ CUT_MARK = "…"
 
 _LEAST_END = 24  # characters of the end of a message, if its beginning is gone
 _HIDDEN = "lines hidden)"  # what Claude Code writes in the place of the middle of a long message
+_SAID = (BlockKind.SAID,)
+_SAID_OR_FAILED = (BlockKind.SAID, BlockKind.FAILED)
 _LIMIT = re.compile(
     r"\b429\b|(?:rate|usage)[ _]limit|limit reached|hit your .*limit|too many requests|quota"
     r"|resource_exhausted",
@@ -71,7 +73,12 @@ _ENDS = {
 
 
 def reply_on_screen(
-    lines: Sequence[str], message: str, provider: Provider, *, width: int = 0
+    lines: Sequence[str],
+    message: str,
+    provider: Provider,
+    *,
+    width: int = 0,
+    is_error_free: bool = False,
 ) -> str | None:
     """Return what the agent said last in the turn that a message began; None if that is not there.
 
@@ -80,12 +87,16 @@ def reply_on_screen(
         message: as it was typed, with its sender.
         provider: whose program it is.
         width: of the terminal, in cells; by default as much as the widest line.
+        is_error_free: it is known, by colours, that what reads like an error was said.
     """
     conversation = read_conversation(lines, provider, width)
     if conversation is None:
         return _plain_reply(lines, message)
     found = _find(conversation.blocks, _squeezed(message))
-    return None if found is None else _last_words(conversation, *found)
+    if found is None:
+        return None
+    kinds = _SAID_OR_FAILED if is_error_free else _SAID
+    return _last_words(conversation, *found, kinds)
 
 
 def end_of_reply_on_screen(
@@ -201,7 +212,9 @@ def _squeezed(text: str) -> str:
 # ------------------------------------------------------------------------------------- the reply
 
 
-def _last_words(conversation: Conversation, at: int, cut: list[str]) -> str:
+def _last_words(
+    conversation: Conversation, at: int, cut: list[str], kinds: tuple[BlockKind, ...] = _SAID
+) -> str:
     """What was said last before the next message. What is `cut` has its beginning above."""
     groups = [[Block(BlockKind.CUT, 0, [CUT_MARK, *cut])] if any(cut) else []]
     for block in conversation.blocks[at + 1 :]:
@@ -209,7 +222,7 @@ def _last_words(conversation: Conversation, at: int, cut: list[str]) -> str:
             break
         if block.kind is BlockKind.DID:
             groups.append([])
-        elif block.kind is BlockKind.SAID:
+        elif block.kind in kinds:
             groups[-1].append(block)
     last = next((group for group in reversed(groups) if group), [])
     return "\n\n".join(unwrapped(block.lines, conversation.width) for block in last)

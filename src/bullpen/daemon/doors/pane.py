@@ -5,7 +5,10 @@ in the pane, and the same agent in front. What can go wrong then is what happens
 between the question and the key.
 """
 
+import asyncio
+import math
 import secrets
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -46,8 +49,16 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
 
     look: float = 0.05
     """While a message is typed."""
-    ready: float = 5.0
+    ready: float = 6.0
     """Until the prompt box is free; somebody else waits for longer."""
+    youth: float = 30.0
+    """Since an agent was started, in which its prompt box may show before it takes anything."""
+    settle: float = 3.0
+    """For which the prompt box of such an agent must have been free."""
+    echo: float = 10.0
+    """Until what was pasted is to be seen in it."""
+    submit: float = 15.0
+    """Until it has let go of it."""
     hand_over: float = 60.0
     """All of it, whatever happens."""
     seen: float = 5.0
@@ -59,6 +70,10 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
     unseen: float = 15.0
     """After which an agent that was never seen at work will not begin any more."""
     longest_turn: float = 24 * 3600.0
+    interrupt: float = 8.0
+    """To interrupt what goes on, trying again."""
+    at_rest: float = 2.0
+    """From an Escape to what comes of it."""
     escape: float = 0.3
     """Between two Escapes; at once they are another key."""
 
@@ -73,8 +88,6 @@ class Look(msgspec.Struct, frozen=True):
     width: int
     obstacle: str = ""
     """Why keys would not reach the agent, or not it alone, in words."""
-    is_bracketed: bool = True
-    """As far as tmux tells: older ones do not, and all known agents ask for it."""
 
 
 class PaneTerminal:
@@ -108,9 +121,7 @@ class PaneTerminal:
         """
         asked = ("display-message", "-p", "-t", self._id, _SEPARATOR.join(_FIELDS))
         facts, painted = await self._answers([asked, paint_command(self._id)])
-        values = facts.split(_SEPARATOR, len(_FIELDS) - 1)
-        if len(values) != len(_FIELDS):
-            raise PaneGone("the pane was closed")  # tmux says nothing of what it does not find
+        values = _split(facts, _FIELDS)
         server, pid, is_dead, _, width, x, y, mode, synchronized, off, bracketed, title = values
         self._check(server, pid, is_dead)
         screen = read_screen(
@@ -125,12 +136,11 @@ class PaneTerminal:
             box=prompt.text if prompt else "",
             lines=screen.lines,
             width=int(width or 0),
-            obstacle=_obstacle(mode, synchronized, off),
-            is_bracketed=bracketed != "0",
+            obstacle=_obstacle(mode, synchronized, off, bracketed),
         )
 
     async def paste(self, text: str) -> None:
-        """Paste a text, bracketed if the agent asked for that.
+        """Paste a text, bracketed if the agent asked for that, as known agents do.
 
         Raises:
             PaneGone: the agent is not there any more. Nothing was pasted.
@@ -145,10 +155,12 @@ class PaneTerminal:
         except BaseException:
             await self._answers([("delete-buffer", "-b", name)])
             raise
-        await self._answers([("paste-buffer", "-p", "-d", "-b", name, "-t", self._id)])
+        # A newline stays one (`-r`): to a program that does not know pastes yet, a return would
+        # send off what stands before it.
+        await self._answers([("paste-buffer", "-p", "-r", "-d", "-b", name, "-t", self._id)])
 
-    async def press(self, key: str) -> None:
-        """Press a key, by the name tmux has for it.
+    async def press(self, key: str, *, times: int = 1, gap: float = 0.0) -> None:
+        """Press a key, by the name tmux has for it, as often as said, seconds apart.
 
         Raises:
             PaneGone: the agent is not there any more. Nothing was pressed.
@@ -156,6 +168,9 @@ class PaneTerminal:
         """
         await self.check()
         await self._answers([("send-keys", "-t", self._id, key)])
+        for _ in range(times - 1):
+            await asyncio.sleep(gap)
+            await self._answers([("send-keys", "-t", self._id, key)])
 
     async def history(self) -> list[str]:
         """Return what the pane shows, with much of what has left it at its top.
@@ -170,6 +185,12 @@ class PaneTerminal:
         [shown] = await self._answers([command])
         return [line.rstrip() for line in shown.split("\n")]
 
+    @property
+    def age(self) -> float:
+        """For how many seconds the agent has been running; as good as for ever if nobody knows."""
+        began = self._agent.start_time if self._agent is not None else 0.0
+        return time.time() - began if began else math.inf
+
     async def check(self) -> None:
         """Make sure that the agent is still the one whose pane it is.
 
@@ -178,7 +199,7 @@ class PaneTerminal:
         """
         asked = ("display-message", "-p", "-t", self._id, _SEPARATOR.join(_FIELDS[:4]))
         [facts] = await self._answers([asked])
-        server, pid, is_dead, tty, *_ = *facts.split(_SEPARATOR), "", "", ""
+        server, pid, is_dead, tty = _split(facts, _FIELDS[:4])
         self._check(server, pid, is_dead)
         try:
             # Not the reader of the poller, which does not read everything every time.
@@ -196,6 +217,8 @@ class PaneTerminal:
         self._agent = agent
 
     def _check(self, server: str, pid: str, is_dead: str) -> None:
+        if not pid:
+            raise PaneGone("the pane was closed")
         if server != self._pane.pane_instance_id.server:
             raise PaneGone("another tmux server has its place")
         if pid != str(self._pane.place.pane_pid):
@@ -218,11 +241,19 @@ class PaneTerminal:
         return texts
 
 
-def _obstacle(mode: str, synchronized: str, is_off: str) -> str:
+def _split(facts: str, fields: Sequence[str]) -> list[str]:
+    """Return what tmux said of each field; of a pane that is not there it says nothing."""
+    values = facts.split(_SEPARATOR, len(fields) - 1)
+    return values if len(values) == len(fields) else [""] * len(fields)
+
+
+def _obstacle(mode: str, synchronized: str, is_off: str, is_bracketed: str) -> str:
     if mode not in ("", "0"):
         return "somebody looks at the history of the pane"
     if synchronized == "1":
         return "its window types into all its panes at once"
     if is_off == "1":
         return "the pane takes no input"
+    if is_bracketed == "0":  # older versions of tmux do not tell
+        return "the agent does not take pastes yet"
     return ""

@@ -70,12 +70,13 @@ class PaneTurn:
         provider, message = self._terminal.provider, self._message
         if sight_of(look.verdict, look.box, message) is Sight.OURS:
             return _turn(TurnEnd.INTERRUPTED, "the message was put back into the prompt box")
-        said = reply_on_screen(lines, message, provider, width=look.width)
-        if not self._has_begun and not said and look.verdict.activity is Activity.IDLE:
-            failure = failure_on_screen(lines, provider, message=message)
-            if said is None or failure is None:
-                return None  # it may be about to begin
-        if (failed := self._failed(look, lines)) is not None:
+        failed = self._failed(look, lines)
+        said = reply_on_screen(
+            lines, message, provider, width=look.width, is_error_free=failed is None
+        )
+        if not self._has_begun and not said and (said is None or failed is None):
+            return None  # it may be about to begin
+        if failed is not None:
             return failed
         if said is None:
             said = end_of_reply_on_screen(lines, provider, width=look.width)

@@ -42,7 +42,7 @@ class PaneTyping:
         self._paces = paces
         self._leftover = leftover
         self._loop = asyncio.get_running_loop()
-        self._was_ready = False
+        self._ready_since: float | None = None
         self._look: Look | None = None
         self.text = ""
         self.is_pasted = False
@@ -58,9 +58,12 @@ class PaneTyping:
         await self._terminal.check()
         look = await self._terminal.look()
         manners = msgspec.structs.replace(
-            manners_of(self._terminal.provider), ready_timeout=self._paces.ready
+            manners_of(self._terminal.provider),
+            ready_timeout=self._paces.ready,
+            echo_timeout=self._paces.echo,
+            submit_timeout=self._paces.submit,
         )
-        injection = Injection(self._prepare(look), manners, self._loop.time())
+        injection = Injection(self._prepare(), manners, self._loop.time())
         outcome = await self._inject(injection, look)
         if not outcome.is_delivered:
             reason = self._why(injection, outcome)
@@ -72,15 +75,17 @@ class PaneTyping:
         await self._wait_until_seen()
         return Handover(Handed.TAKEN)
 
-    def _prepare(self, look: Look) -> Prepared:
-        message = self._message
-        typed = prepare(message.content, message.from_agent, is_bracketed=look.is_bracketed)
+    def _prepare(self) -> Prepared:
+        typed = prepare(self._message.content, self._message.from_agent, is_bracketed=True)
         self.text = typed.text
         return typed
 
     async def _inject(self, injection: Injection, look: Look) -> Outcome:
         while True:
-            done = injection.step(self._sight(injection, look), self._loop.time())
+            sight = self._sight(injection, look)
+            if injection.stage is Stage.SUBMITTED:
+                sight = await self._judged(sight, look)
+            done = injection.step(sight, self._loop.time())
             if isinstance(done, Outcome):
                 return done
             if isinstance(done, Typed):
@@ -94,22 +99,39 @@ class PaneTyping:
             return Sight.DIALOG  # nothing is to be pressed, whatever is on the screen
         sight = sight_of(look.verdict, look.box, self.text, leftover=self._leftover)
         if injection.stage is Stage.WAITING:
-            # Screens flicker: it counts if it is so twice.
-            was_ready, self._was_ready = self._was_ready, sight is Sight.READY
-            if sight is Sight.READY and not was_ready:
-                return Sight.BUSY
+            return self._settled(sight)
         return sight
+
+    async def _judged(self, sight: Sight, look: Look) -> Sight:
+        """See behind a dialog: the agent may have begun, and asks for something already."""
+        if sight in (Sight.DIALOG, Sight.ABSENT) and await self._is_in_conversation(look):
+            return Sight.BUSY
+        return sight
+
+    def _settled(self, sight: Sight) -> Sight:
+        """Believe a free box when it has been one for a while: screens flicker.
+
+        Gemini shows its box before it takes anything, and then the beginning of a message is lost.
+        """
+        if sight is not Sight.READY:
+            self._ready_since = None
+            return sight
+        now = self._loop.time()
+        since = self._ready_since = self._ready_since or now
+        is_young = self._terminal.age < self._paces.youth
+        return (
+            sight
+            if now - since >= (self._paces.settle if is_young else self._paces.look)
+            else Sight.BUSY
+        )
 
     async def _press(self, move: Move, message: Prepared) -> None:
         if move is not Move.PASTE:
             await self._terminal.press(_KEYS[move])
             return
         await self._paste(message)
-        what = "pasted into its prompt box"
-        if message.is_flattened:
-            what += ", its lines joined"
         data = {"bytes": len(message.text.encode()), **self._shown()}
-        await self._note(ReceiptState.INJECTED, Evidence(BY, what, data))
+        await self._note(ReceiptState.INJECTED, Evidence(BY, "pasted into its prompt box", data))
 
     async def _paste(self, message: Prepared) -> None:
         try:
@@ -138,7 +160,7 @@ class PaneTyping:
                 self.has_begun = True
                 evidence = Evidence(BY, look.verdict.reason, self._shown())
                 return await self._note(ReceiptState.SEEN, evidence)
-            if self._is_in(await self._terminal.history(), look):
+            if await self._is_in_conversation(look):
                 evidence = Evidence(BY, "it stands in the conversation", self._shown())
                 return await self._note(ReceiptState.SEEN, evidence)
             if self._loop.time() >= deadline:
@@ -147,7 +169,8 @@ class PaneTyping:
             look = self._look = await self._terminal.look()
         return None
 
-    def _is_in(self, lines: list[str], look: Look) -> bool:
+    async def _is_in_conversation(self, look: Look) -> bool:
+        lines = await self._terminal.history()
         said = reply_on_screen(lines, self.text, self._terminal.provider, width=look.width)
         return said is not None
 

@@ -96,6 +96,10 @@ class TmuxDoor:
             return ""
         return _NOT_OPEN.get(pane.activity_state, "it is not known whether the agent is ready")
 
+    def is_following(self, agent: str) -> bool:
+        """Whether a turn of an agent is being watched."""
+        return agent in self._following
+
     def forget(self, agent: str) -> None:
         """Follow an agent's turn no more: its end is known, or of no interest."""
         if (following := self._following.pop(agent, None)) is not None:
@@ -129,7 +133,6 @@ class TmuxDoor:
             return Handover(Handed.GONE, "it is in no pane of tmux")
         if agent in self._typing:
             return Handover(Handed.NOT_READY, "another message is being typed")
-        self.forget(agent)
         typing = PaneTyping(
             terminal, delivery, note, self._paces, leftover=self._last_typed.get(agent, "")
         )
@@ -147,6 +150,7 @@ class TmuxDoor:
         finally:
             self._typing.discard(agent)
             if typing.is_pasted:
+                self.forget(agent)
                 self._last_typed[agent] = typing.text
         if handover.outcome is Handed.TAKEN:
             self._follow(agent, terminal, typing.text, has_begun=typing.has_begun)
@@ -156,19 +160,31 @@ class TmuxDoor:
         terminal = self._terminal(agent)
         if terminal is None or agent in self._typing:
             return False
+        is_pressed = False
         try:
-            async with asyncio.timeout(self._paces.ready):
-                look = await terminal.look()
-                if look.obstacle or look.verdict.activity is not Activity.RUNNING:
-                    return False  # in a dialog, Escape would be an answer
-                for number in range(_ESCAPES.get(terminal.provider, 1)):
-                    if number:
-                        await asyncio.sleep(self._paces.escape)
-                    await terminal.press("Escape")
+            async with asyncio.timeout(self._paces.interrupt):
+                # Escapes that come at the wrong moment are lost, so it is looked what came of them.
+                while await self._is_working(terminal):
+                    escapes = _ESCAPES.get(terminal.provider, 1)
+                    await terminal.press("Escape", times=escapes, gap=self._paces.escape)
+                    is_pressed = True
+                    await self._until_at_rest(terminal)
         except (PaneGone, TmuxError, TimeoutError) as error:
-            logger.info("%s was not interrupted: %s", agent, error)
-            return False
-        return True
+            logger.info("%s may not have been interrupted: %r", agent, error)
+        return is_pressed
+
+    async def _is_working(self, terminal: PaneTerminal) -> bool:
+        """Whether Escape would interrupt: in a dialog it would be an answer."""
+        look = await terminal.look()
+        return not look.obstacle and look.verdict.activity is Activity.RUNNING
+
+    async def _until_at_rest(self, terminal: PaneTerminal) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._paces.at_rest
+        while True:
+            if loop.time() >= deadline or not await self._is_working(terminal):
+                return
+            await asyncio.sleep(self._paces.look)
 
     def _terminal(self, agent: str) -> PaneTerminal | None:
         pane = self._find(agent)
