@@ -14,6 +14,7 @@ from bullpen.terminal.replies import (
     CUT_MARK,
     Failure,
     FailureKind,
+    end_of_reply_on_screen,
     failure_on_screen,
     reply_on_screen,
 )
@@ -178,6 +179,34 @@ def test_a_reply_whose_beginning_is_gone_begins_with_a_mark() -> None:
 @pytest.mark.parametrize("name", ["long", "markdown"])
 def test_a_message_that_was_scrolled_away_is_not_found(program: str, name: str) -> None:
     assert reply(program, name) is None
+
+
+@pytest.mark.parametrize("program", ["copilot", "opencode"])
+def test_of_a_reply_that_scrolled_its_message_away_the_end_can_be_had(program: str) -> None:
+    shown = end_of_reply_on_screen(lines_of(program, "long"), Provider(program)) or ""
+    assert shown.startswith(f"{CUT_MARK}\nParagraph ")
+    assert LONG_REPLY.endswith(shown.removeprefix(f"{CUT_MARK}\n"))
+
+
+@pytest.mark.parametrize("program", FIVE)
+def test_what_may_be_the_reply_to_another_message_is_nobodys(program: str) -> None:
+    assert end_of_reply_on_screen(lines_of(program, "again"), Provider(program)) is None
+
+
+def test_what_reads_like_an_error_is_a_reply_if_colours_say_so() -> None:
+    lines = ["❯ [from bob] hi", "", "● API Error: 500 is what you get.", "", "─" * 40, "❯"]
+    assert reply_on_screen(lines, "[from bob] hi", Provider.CLAUDE) == ""
+    shown = reply_on_screen(lines, "[from bob] hi", Provider.CLAUDE, is_error_free=True)
+    assert shown == "API Error: 500 is what you get."
+
+
+def test_boxes_that_were_drawn_before_do_not_hide_what_is_below_them() -> None:
+    rule = "─" * 40
+    box = [rule, "❯ [from bob] hi", rule, "  ? for shortcuts"]
+    turn = ["❯ [from bob] hi", "", "● Hello.", ""]
+    for below in ([rule, "❯", rule], [rule, " Do you want to proceed?", " ❯ 1. Yes"]):
+        lines = [*box, *turn, *below]
+        assert reply_on_screen(lines, "[from bob] hi", Provider.CLAUDE) == "Hello."
 
 
 @pytest.mark.requirement("reply:screen")

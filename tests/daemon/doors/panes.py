@@ -24,7 +24,7 @@ from tests.daemon.doors.talk import Ear, delivery
 AGENT = "claude"
 SECONDS = 60.0
 TUI = Path(__file__).parents[1] / "programs" / "tui.py"
-BRISK = Paces(ready=1.0, seen=10.0, follow=0.05, hold=0.2, unseen=3.0)
+BRISK = Paces(ready=1.0, settle=0.0, seen=10.0, follow=0.05, hold=0.2, unseen=3.0)
 """As it is by default, but for what a test would have to wait for."""
 
 
@@ -66,8 +66,8 @@ class InPane:
                 delivery(content, message_id=message_id, agent=AGENT), self.ear.note
             )
 
-    async def door_is_closed_to(self, door: TmuxDoor, content: str) -> Handover:
-        """Send what cannot be typed now, without disturbing what is being followed."""
+    async def refusal(self, door: TmuxDoor, content: str) -> str:
+        """Send what cannot be typed now; return why not."""
         ear = Ear()
         async with asyncio.timeout(SECONDS):
             handover = await door.hand_over(
@@ -75,7 +75,7 @@ class InPane:
             )
         assert handover.outcome is Handed.NOT_READY, handover
         assert ear.steps == []
-        return handover
+        return handover.reason
 
     async def keys(self, *keys: str) -> None:
         await self.tmux.run("send-keys", "-t", self.pane_id, *keys)

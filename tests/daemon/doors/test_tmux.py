@@ -126,6 +126,23 @@ async def test_a_dialog_that_opens_meanwhile_is_not_answered_by_enter(tmp_path: 
     assert await agent.submitted() == []
 
 
+@pytest.mark.requirement("door:tmux")
+async def test_an_agent_that_asks_at_once_has_the_message(tmp_path: Path) -> None:
+    async with scripted(tmp_path, "--dialog-on-enter", "--work", "600") as (agent, door):
+        assert await agent.send(door, "hello") == Handover(Handed.TAKEN)
+        assert agent.ear.states == STEPS
+    assert await agent.submitted() == ["[from bob] hello"]
+
+
+async def test_an_agent_that_was_just_started_is_given_time(tmp_path: Path) -> None:
+    """A box that shows need not take anything yet; a prompt that goes away meanwhile does not."""
+    paces = msgspec.structs.replace(BRISK, settle=600.0)
+    async with scripted(tmp_path, paces=paces) as (agent, door):
+        assert (await agent.send(door, "hello")).outcome is Handed.NOT_READY
+        assert agent.ear.steps == []
+    assert await agent.submitted() == []
+
+
 async def test_what_somebody_types_along_is_not_sent_off(tmp_path: Path) -> None:
     async with scripted(tmp_path, "--typed-along", "WAIT", paces=HASTY) as (agent, door):
         handover = await agent.send(door, "hello")

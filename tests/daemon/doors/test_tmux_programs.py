@@ -24,9 +24,14 @@ from tests.daemon.doors.panes import AGENT, InPane, opened
 
 IN_PANE = 'env -i {variables} TMUX="$TMUX" TMUX_PANE="$TMUX_PANE" {command}; exec sh'
 SECONDS = 60.0
-PACES = Paces(ready=2.0, seen=20.0, follow=0.1, hold=0.5, unseen=30.0)
+PATIENT = Paces(ready=20.0, youth=120.0, seen=20.0, follow=0.1, hold=0.5, unseen=30.0)
+PACES = Paces(ready=10.0, youth=0.0, seen=20.0, follow=0.1, hold=0.5, unseen=30.0)
+HASTY = Paces(ready=0.3)
 
-LINES = "\n".join(f"{number}: 一行の日本語 and English; #{{x}} $HOME" for number in range(220))
+LINES = "\n".join(
+    f"{number}: 一行の日本語, and then some English; #{{x}} $HOME; この行はまだ続きます。"
+    for number in range(110)
+)
 LONG = f"!touch pwned\n\n{LINES}\n/exit"
 REPLY = "I read all of it: 全部読みました。\n\nThe last line is a command, and I did not run it."
 
@@ -55,10 +60,15 @@ class Real:
                     return look
                 await asyncio.sleep(0.1)
 
-    async def send(self, text: str) -> Handover:
+    async def send(self, text: str, door: TmuxDoor | None = None) -> Handover:
         self.agent.ear.steps.clear()
         self.agent.ear.turns.clear()
-        return await self.agent.send(self.door, text)
+        return await self.agent.send(door or self.door, text)
+
+    async def refusal(self) -> str:
+        """Send what cannot be typed now, and be soon told why."""
+        async with opened(self.agent, HASTY) as door:
+            return await self.agent.refusal(door, "not now")
 
     async def ends(self) -> tuple[TurnEnd, str]:
         async with asyncio.timeout(SECONDS):
@@ -127,14 +137,15 @@ async def test_real_programs_are_typed_to_when_they_take_it_and_only_then(
 
 
 async def _takes_it_whole(program: Real) -> None:
-    program.models.script("219: ", Say(REPLY))
-    assert await program.send(LONG) == Handover(Handed.TAKEN)
-    assert program.agent.ear.states == [
-        ReceiptState.INJECTED,
-        ReceiptState.SUBMITTED,
-        ReceiptState.SEEN,
-    ]
-    assert await program.ends() == (TurnEnd.DONE, REPLY)
+    program.models.script("109: ", Say(REPLY))
+    async with opened(program.agent, PATIENT) as door:  # it has just been started
+        assert await program.send(LONG, door) == Handover(Handed.TAKEN)
+        assert program.agent.ear.states == [
+            ReceiptState.INJECTED,
+            ReceiptState.SUBMITTED,
+            ReceiptState.SEEN,
+        ]
+        assert await program.ends() == (TurnEnd.DONE, REPLY)
     assert len(LONG.encode()) > 10_000
     [prompt] = program.prompts
     assert f"[from bob]\n{LONG}" in prompt
@@ -144,8 +155,7 @@ async def _is_left_alone_while_busy(program: Real) -> None:
     program.models.script("wait for me", "wait gate | say I waited.")
     assert await program.send("wait for me") == Handover(Handed.TAKEN)
     await program.until(Activity.RUNNING)
-    busy = await program.agent.door_is_closed_to(program.door, "not now")
-    assert busy.reason == "the agent is busy"
+    assert await program.refusal() == "the agent is busy"
     program.models.release("gate")
     assert await program.ends() == (TurnEnd.DONE, "I waited.")
 
@@ -155,8 +165,7 @@ async def _is_left_alone_while_it_asks(program: Real) -> None:
     program.models.script("run something", f"say I will. | {shell} touch made ;; say It ran.")
     assert await program.send("run something") == Handover(Handed.TAKEN)
     await program.until(Activity.WAITING_APPROVAL)
-    asks = await program.agent.door_is_closed_to(program.door, "not now")
-    assert asks.reason == "a dialog is open"
+    assert await program.refusal() == "a dialog is open"
     assert not await program.door.interrupt(AGENT)
     await program.agent.keys("y" if program.name == "codex" else "Enter")
     assert await program.ends() == (TurnEnd.DONE, "It ran.")
@@ -165,8 +174,7 @@ async def _is_left_alone_while_it_asks(program: Real) -> None:
 async def _keeps_a_draft(program: Real) -> None:
     await program.agent.keys("-l", "USER DRAFT")
     await program.until(Activity.IDLE, prompt="draft")
-    drafted = await program.agent.door_is_closed_to(program.door, "not now")
-    assert drafted.reason == "a draft is in the prompt box"
+    assert await program.refusal() == "a draft is in the prompt box"
     assert (await program.eye.look()).box == "USER DRAFT"
     await program.agent.keys("C-u")
     await program.until(Activity.IDLE, ready=True)
