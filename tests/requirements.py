@@ -645,11 +645,13 @@ _TERMINAL = {
 }
 
 _MESSAGES = {
+    "talk:watch": "Who watches a task is told of everything that becomes of it.",
     "talk:completion": "A reply comes first, then what the program tells, then its screen.",
     "talk:turns": "What is told of a turn is the message's own turn, and no other.",
     "talk:ladder": "A message takes the best way into its agent that is open.",
     "O-27": "A shutdown ends the agent.",
     "talk:receipts": "A message is typed, seen and answered; every step is told with its evidence.",
+    "talk:look": "Who fetches messages loses none, however short he waits.",
     "talk:queue": "A busy agent gets its messages one after the other, by priority.",
     "talk:urgent": "Only an urgent message interrupts.",
     "talk:draft": "Nothing is typed into a draft, a dialog or a program that starts.",

@@ -1,6 +1,7 @@
 """Telling those who wait that something about a message or a mailbox became different."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -14,10 +15,13 @@ class Signals:
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
+        self.on_told: Callable[[str], None] = lambda _: None
+        """Told every key, too."""
 
     def tell(self, *keys: str) -> None:
         """Wake everybody who waits for one of these."""
         for key in keys:
+            self.on_told(key)
             for event in self._waiting.get(key, ()):
                 event.set()
 
@@ -26,18 +30,22 @@ class Signals:
     ) -> T | None:
         """Look until there is something to be seen, or the time is over; look once in any case.
 
-        What is told while somebody looks is looked at again: nothing is missed.
+        What is told while somebody looks is looked at again: nothing is missed. A look is never
+        cut short: what it takes would be lost.
         """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
         event = asyncio.Event()
         self._waiting.setdefault(key, set()).add(event)
         try:
-            async with asyncio.timeout(max(seconds, 0)):
-                while (found := await look()) is None:
-                    await event.wait()
-                    event.clear()
-            return found
-        except TimeoutError:
-            return await look()
+            while True:
+                event.clear()
+                found = await look()
+                if found is not None or loop.time() >= deadline:
+                    return found
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(deadline):
+                        await event.wait()
         finally:
             waiting = self._waiting[key]
             waiting.discard(event)
