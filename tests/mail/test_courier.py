@@ -280,6 +280,43 @@ async def test_only_work_is_interrupted(activity: Activity, interrupts: bool) ->
         assert bool(door.interrupted) is interrupts
 
 
+@pytest.mark.requirement("talk:urgent")
+async def test_an_urgent_message_interrupts_the_turn_of_another_one() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        first = await room.send("bob", "take your time")
+        await room.becomes(first, S.SUBMITTED)
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="take your time"))
+        await room.becomes(first, S.SEEN)
+        bob = room.people.known["bob"]
+        room.people.known["bob"] = msgspec.structs.replace(bob, activity=Activity.RUNNING)
+        later = await room.send("bob", "when you can", metadata={"priority": "high"})
+        urgent = await room.send("bob", "at once", metadata={"priority": "urgent"})
+
+        async def is_interrupted() -> bool:
+            room.courier.wake("bob")  # which it is for many reasons
+            return bool(door.interrupted)
+
+        await eventually(is_interrupted)
+        assert await room.state(urgent) is S.QUEUED
+        room.people.known["bob"] = bob  # it has stopped, and many programs say nothing of that
+        room.courier.wake("bob")
+
+        async def is_handed_over() -> bool:
+            room.advance(0.1)
+            return await room.state(urgent) is S.SUBMITTED
+
+        await eventually(is_handed_over)
+        assert door.interrupted == ["bob"]
+        answer = await room.answer(first)
+        assert answer is not None
+        assert (answer.type, answer.content) == (
+            MessageType.TASK_FAILED,
+            "the turn was interrupted",
+        )
+        assert await room.state(later) is S.QUEUED
+
+
 @pytest.mark.requirement("talk:retry")
 async def test_an_agent_that_is_not_ready_is_tried_again_and_nothing_counts() -> None:
     door = ScriptedDoor(Rung.PTY, "bob")

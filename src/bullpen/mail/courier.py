@@ -110,8 +110,11 @@ class Courier:
 
     async def interrupt(self, agent: str) -> bool:
         """Interrupt what an agent is doing; return whether there was a way to."""
+        in_hand = self._in_hand.get(agent)
         for door in self._doors:
             if door.reaches(agent) and await door.interrupt(agent):
+                if in_hand is not None:
+                    in_hand.interrupted_at = self._now()
                 return True
         return False
 
@@ -186,6 +189,7 @@ class Courier:
             if (in_hand := self._in_hand.get(agent)) is not None:
                 await self._look_after(agent, in_hand)
                 if agent in self._in_hand:
+                    await self._make_room(agent, in_hand)
                     return True
             waiting = await self._mailboxes.waiting(agent, limit=1)
             if not waiting:
@@ -231,6 +235,18 @@ class Courier:
             return None, "there is no way into it; it can fetch its messages by itself"
         told = [reason for rung, reason in reasons.items() if rung is not Rung.HOOK]
         return None, told[0] if told else reasons[Rung.HOOK]
+
+    async def _make_room(self, agent: str, in_hand: InHand) -> None:
+        """Interrupt the turn of a message if an urgent one waits behind it."""
+        before = in_hand.interrupted_at
+        if before is not None and self._seconds_since(before) < self._patience.interrupt:
+            return
+        addressee = self._directory.find(agent)
+        if addressee is None or addressee.activity is not Activity.RUNNING or in_hand.is_handing:
+            return
+        waiting = await self._mailboxes.waiting(agent, limit=1)
+        if waiting and waiting[0].message.priority.interrupts:
+            await self.interrupt(agent)
 
     async def _interrupt(self, agent: str, why: str) -> tuple[Door | None, str]:
         """Make room for an urgent message, and wait until there is."""
@@ -454,9 +470,13 @@ class Courier:
             await self.give_up(in_hand.delivery, "nothing shows whether the agent has had it")
         elif not in_hand.wants_answer and self._is_quiet(in_hand, addressee):
             self._let_go(agent)  # nobody waits for what comes of it
-        elif in_hand.delivery.state is _S.SEEN and self._is_silent(in_hand, addressee):
+        elif in_hand.delivery.state is _S.SEEN and self._is_silent(agent, in_hand, addressee):
             # Some programs tell nothing of a turn that somebody broke off.
-            await self.give_up(in_hand.delivery, "the agent has stopped and did not answer")
+            was_interrupted = in_hand.interrupted_at is not None
+            reason = "the agent has stopped and did not answer"
+            await self.give_up(
+                in_hand.delivery, "the turn was interrupted" if was_interrupted else reason
+            )
 
     async def _agent_gone(self, in_hand: InHand) -> None:
         if in_hand.is_unsure and in_hand.rung is None:
@@ -474,12 +494,19 @@ class Courier:
         waited = (self._now() - in_hand.since).total_seconds()
         return waited >= self._patience.sign_of_life
 
-    def _is_silent(self, in_hand: InHand, addressee: Addressee) -> bool:
+    def _is_silent(self, agent: str, in_hand: InHand, addressee: Addressee) -> bool:
         if addressee.activity not in _STOPPED:
             in_hand.idle_since = None
             return False
-        in_hand.idle_since = in_hand.idle_since or self._now()
-        return (self._now() - in_hand.idle_since).total_seconds() >= self._patience.answer
+        patience = self._patience
+        seconds = patience.answer if in_hand.interrupted_at is None else patience.stopped
+        if in_hand.idle_since is None:
+            in_hand.idle_since = self._now()
+            asyncio.get_running_loop().call_later(seconds, self.wake, agent)
+        return self._seconds_since(in_hand.idle_since) >= seconds
+
+    def _seconds_since(self, time: datetime) -> float:
+        return (self._now() - time).total_seconds()
 
     def _is_quiet(self, in_hand: InHand, addressee: Addressee) -> bool:
         is_past = (self._now() - in_hand.since).total_seconds() >= self._patience.better_word

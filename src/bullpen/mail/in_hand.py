@@ -20,7 +20,9 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     sign_of_life: float = 60.0
     """From a message that may have arrived to giving up that anything will show it."""
     interrupt: float = 15.0
-    """From an interruption to a door that is open."""
+    """From an interruption to a door that is open, or to the next interruption."""
+    stopped: float = 0.5
+    """From an agent that was interrupted and stopped to taking its turn for over."""
     answer: float = 15.0
     """From an agent that has nothing to do any more to giving up that it will answer."""
     look_again: float = 5.0
@@ -44,6 +46,8 @@ class InHand(msgspec.Struct):
     """The turn that began with it, if its program tells."""
     idle_since: datetime | None = None
     """Since when its agent has nothing to do, though it has seen it and not answered."""
+    interrupted_at: datetime | None = None
+    """When its turn was interrupted, by us."""
 
     @property
     def message(self) -> Message:
