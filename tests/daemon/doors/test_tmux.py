@@ -214,6 +214,16 @@ async def test_a_pane_that_is_gone_is_told(tmp_path: Path, command: str, reason:
         assert handover.reason == reason
 
 
+@pytest.mark.requirement("door:tmux")
+async def test_of_a_pane_that_closes_meanwhile_nobody_knows_what_it_had(tmp_path: Path) -> None:
+    async with scripted(tmp_path, "--echo-delay", "600") as (agent, door):
+        handing = asyncio.create_task(agent.send(door, "hello"))
+        await eventually(lambda: bool(agent.ear.steps))
+        await agent.tmux.run("kill-pane", "-t", agent.pane_id)
+        assert await handing == Handover(Handed.UNSURE, "the pane was closed")
+        assert agent.ear.states == [ReceiptState.INJECTED]
+
+
 async def _runs(agent: InPane, command: str) -> bool:
     name = ("display-message", "-p", "-t", agent.pane_id, "#{pane_current_command}")
     return await agent.tmux.run(*name) == command
