@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from bullpen.api import talk
 from bullpen.api.wrapping import InjectReply
+from bullpen.connection import Connection, SocketTransport
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.states import Activity
+from bullpen.model.tasks import TaskState
 from tests.daemon.harness import Clock, Peer, RefusedError, running_daemon, settings, until
 from tests.daemon.wrapping import wrapped
 
@@ -438,3 +441,35 @@ async def test_what_is_too_old_is_told_to_its_sender(home: Path) -> None:
         assert waited["outcome"] == "ended"
         assert "expired" in waited["reason"]
         assert await state(peer, message_id) == S.EXPIRED
+
+
+@pytest.mark.requirement("talk:watch")
+async def test_who_watches_a_task_is_told_of_everything_that_becomes_of_it(home: Path) -> None:
+    async with running_daemon() as (peer, daemon), wrapped("codex") as agent:
+        told: list[Any] = []
+        builder = (
+            Connection.builder()
+            .on_notification(talk.TaskChanged, lambda it, _: told.append(it.task))
+            .on_notification(talk.TaskOutput, lambda it, _: told.append(it.text))
+        )
+        async with builder.connect(SocketTransport.unix(str(peer.path))) as watcher:
+            sent = await watcher.request(talk.SendMessage(to="codex", content="do it"), timeout=20)
+            task_id = sent.message.id
+            await watcher.request(talk.WatchTasks(task_ids=(task_id[:10],)), timeout=20)
+            typed = await agent.next()
+            await agent.step(typed, S.SEEN)
+
+            async def shown(look: Any) -> Any:
+                async def found() -> Any:
+                    return look(told)
+
+                return await until(found, 20.0)
+
+            await shown(lambda it: it and it[-1].state is TaskState.WORKING)
+            await agent.tell(Activity.WAITING_APPROVAL, is_ready=False)
+            await shown(lambda it: it[-1].state is TaskState.INPUT_REQUIRED)
+            daemon.post.hear_output("codex", "half an ans")
+            await shown(lambda it: "half an ans" in it)
+            await agent.answer(typed, "an answer")
+            await shown(lambda it: it[-1] != "half an ans" and it[-1].text == "an answer")
+            await watcher.request(talk.WatchTasks(task_ids=(task_id,), watch=False), timeout=20)

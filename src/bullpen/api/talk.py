@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bullpen.connection import TypedRequest
+from bullpen.connection import TypedNotification, TypedRequest
 from bullpen.model.deliveries import CommunicationLog, Delivery, Receipt
 from bullpen.model.messages import Message, MessageType
 from bullpen.model.states import Activity, Provider
@@ -41,10 +41,13 @@ __all__ = [
     "SendReply",
     "StopAgent",
     "SubscribeTopic",
+    "TaskChanged",
+    "TaskOutput",
     "TraceMessage",
     "WaitMessage",
     "WaitMessageReply",
     "WakeReply",
+    "WatchTasks",
     "WhoAmI",
 ]
 
@@ -307,6 +310,32 @@ class CancelTask(TypedRequest[Task]):
     METHOD = "task.cancel"
     task_id: str
     secret: str = ""
+
+
+class WatchTasks(TypedRequest[bool]):
+    """Be told on this connection what becomes of tasks: of some, or of all of one agent."""
+
+    METHOD = "task.watch"
+    task_ids: tuple[str, ...] = ()
+    recipient: str = ""
+    watch: bool = True
+    """False ends it."""
+
+
+class TaskChanged(TypedNotification):
+    """A task that is watched has changed. Of several changes only the last may be told."""
+
+    METHOD = "task.changed"
+    task: Task
+
+
+class TaskOutput(TypedNotification):
+    """What an agent says while it works on a task that is watched, before the answer is whole."""
+
+    METHOD = "task.output"
+    task_id: str
+    text: str
+    """What was added since the last time."""
 
 
 # ------------------------------------------------------------------------------------------- agents

@@ -125,6 +125,7 @@ class Daemon:
         self._sightings = 0
         self.post: Post
         self.reach: Reach
+        self.talk: TalkService
         self.pipeline: Pipeline
         self.service: Service
         self.alarms: Alarms
@@ -174,6 +175,7 @@ class Daemon:
             )
         )
         rules = await asyncio.to_thread(screen_rules, settings, self._paths)
+        self.talk = TalkService(self.post)
         self.reach = Reach(self.post, rules, find_pane=self._pane_of)
         self.service = Service(
             self.pipeline,
@@ -183,7 +185,7 @@ class Daemon:
             describe=self._describe,
             deliver=gateway.deliver,
             stop=lambda: self._stop.ask("somebody asked for it"),
-            talk=TalkService(self.post),
+            talk=self.talk,
             reach=self.reach,
         )
         self.alarms.on_change = self.service.tell_summary
@@ -299,6 +301,7 @@ class Daemon:
             group.create_task(self.pipeline.run())
             group.create_task(self.post.run())
             group.create_task(self.reach.run())
+            group.create_task(self.talk.watch.run())
             group.create_task(self.alarms.keep(self._store))
             group.create_task(snapshots.save_every(period))
             for companion in self._companions:

@@ -123,6 +123,8 @@ class Post:
             new_id=self._new_id,
         )
         self.courier.add_door(PtyDoor(self.wrappers))
+        self.on_output: Callable[[str, str], None] = lambda *_: None
+        """Told what is said while a task is worked on, by the task's id."""
 
     @classmethod
     @asynccontextmanager
@@ -186,6 +188,8 @@ class Post:
         """Learn that something about these agents became different."""
         for name in names:
             self.wake(name)
+            if (current := self.working_on(name)) is not None:
+                self.signals.tell(current.id)
 
     def wake(self, name: str) -> None:
         """Have the mail of an agent looked at."""
@@ -215,6 +219,11 @@ class Post:
         if key not in wrapper.sessions:
             wrapper.sessions.add(key)
             self.wrapper_changed(wrapper)
+
+    def hear_output(self, agent: str, text: str) -> None:
+        """Take what an agent says while it works."""
+        if (current := self.working_on(agent)) is not None:
+            self.on_output(current.id, text)
 
     def hear_on_sight(self, agent: str, turn: Turn) -> None:
         """Take what a screen shows of a turn, which says nothing of who else would tell."""

@@ -4,10 +4,13 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import msgspec
+
 from bullpen.api import talk, wrapping
 from bullpen.api.errors import ApiError
 from bullpen.connection import Context, TypedNotification, TypedRequest
 from bullpen.daemon.post import Post
+from bullpen.daemon.watching import TaskWatch
 from bullpen.daemon.wrappers import Wrapper
 from bullpen.mail.errors import MailError, MessageNotFound, RecipientUnknown, TaskOver
 from bullpen.mail.office import Draft
@@ -44,6 +47,9 @@ class TalkService:
         self._office = post.office
         self._contacts = post.contacts
         self._wrappers = post.wrappers
+        self.watch = TaskWatch(self._find_task)
+        post.signals.on_told = self.watch.changed
+        post.on_output = self.watch.said
 
     def requests(self) -> dict[type[TypedRequest[Any]], Handler]:
         """Return how each request is answered."""
@@ -63,6 +69,7 @@ class TalkService:
             talk.GetTask: self._task,
             talk.ListTasks: self._tasks,
             talk.CancelTask: self._cancel,
+            talk.WatchTasks: self._watch_tasks,
             talk.InterruptAgent: self._interrupt,
             talk.SendKeys: self._keys,
             talk.StopAgent: self._stop,
@@ -311,6 +318,19 @@ class TalkService:
             position=await self._mailboxes.position(message.id, name),
             holding=self._holding(delivery),
         )
+
+    async def _watch_tasks(self, request: talk.WatchTasks, context: Context) -> bool:
+        ids = [(await self._mailboxes.find(each)).id for each in request.task_ids]
+        return self.watch.watch(msgspec.structs.replace(request, task_ids=tuple(ids)), context)
+
+    async def _find_task(self, task_id: str) -> Task | None:
+        try:
+            deliveries = await self._mailboxes.deliveries(task_id)
+        except MessageNotFound:
+            return None  # the name of a mailbox
+        if not deliveries or deliveries[0].message.type is not MessageType.TASK_REQUEST:
+            return None
+        return await self._view(deliveries[0])
 
     async def _cancel(self, request: talk.CancelTask, context: Context) -> Task:
         name = await self._post.who(request.secret, context)
