@@ -26,7 +26,7 @@ __all__ = ["AgentTerminal", "Output", "Subscription"]
 logger = logging.getLogger("bullpen.wrapper")
 
 PIECE_BYTES = 4096  # painted at once: a tenth of a millisecond, or a few where it is done in Python
-READS_AT_ONCE = 8  # before others in the loop have their turn
+READS_AT_ONCE = 16  # before others in the loop have their turn
 MOST_UNPAINTED = 4 * 2**20  # bytes while the emulator is still being loaded; then the program waits
 MOST_BEHIND = 2 * 2**20  # bytes that somebody attached has not read
 ANSWER_SECONDS = 1.0
