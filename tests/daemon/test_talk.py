@@ -12,7 +12,7 @@ from bullpen.connection import Connection, SocketTransport
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.states import Activity
 from bullpen.model.tasks import TaskState
-from tests.daemon.harness import Clock, Peer, RefusedError, running_daemon, settings, until
+from tests.daemon.harness import Clock, Peer, RefusedError, event, running_daemon, settings, until
 from tests.daemon.wrapping import wrapped
 
 S = ReceiptState
@@ -188,6 +188,28 @@ async def test_the_sender_is_told_when_the_agent_ends_without_answering(home: Pa
         assert waited["reply"]["type"] == "task_failed"
         later = await send(peer, "codex", "are you there?")
         assert await state(peer, later) == S.QUEUED
+        async with wrapped("codex") as again:
+            assert (await again.next()).text == "are you there?"
+
+
+@pytest.mark.requirement("talk:ended", "talk:names")
+async def test_what_is_for_an_agent_that_ended_does_not_go_to_another_of_its_kind(
+    home: Path,
+) -> None:
+    async with running_daemon() as (peer, _):
+        await peer.hello("codex_appserver")
+        await peer.ingest(
+            event("turn.started", kind="codex_appserver", provider="codex", session="codex:one")
+        )
+
+        async def is_seen() -> bool:
+            return [*await peer.agents()] == ["codex-1"]
+
+        await until(is_seen)
+        async with wrapped("codex") as agent:
+            await agent.end()
+        sent = await peer.ask("mail.send", to="codex", content="are you there?")
+        assert [each["recipient"] for each in sent["deliveries"]] == ["codex"]
         async with wrapped("codex") as again:
             assert (await again.next()).text == "are you there?"
 

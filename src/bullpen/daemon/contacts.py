@@ -51,9 +51,11 @@ class Contacts(Directory):
             return self._wrapped(wrapper)
         if (agent := self._meant(address)) is not None:
             return self._seen(agent)
+        # A name goes before a family: what is for one that has ended waits for its return.
         if address in self._former or address in self._identities.names:
             return Addressee(name=address, activity=Activity.EXITED, is_present=False)
-        return None
+        kin = self._kin(address)
+        return self._seen(kin) if kin is not None else None
 
     def everybody(self) -> tuple[Addressee, ...]:
         wrapped = {each.name: self._wrapped(each) for each in self._wrappers.all()}
@@ -61,15 +63,18 @@ class Contacts(Directory):
         return tuple({**seen, **wrapped}.values())
 
     def _meant(self, address: str) -> AgentState | None:
-        """Return the agent of a name, a pane, a session; or the only one of a provider."""
+        """Return the agent of a name, a pane or a session."""
         here = [each for each in self._agents() if self._is_here(each)]
         try:
-            found = find_agent(here, address)
+            return find_agent(here, address)
         except ApiError as error:
             raise AddressAmbiguous(address, error.data["names"]) from error
-        if found is not None or address not in set(Provider):
-            return found
-        kin = [each for each in here if each.provider == address]
+
+    def _kin(self, address: str) -> AgentState | None:
+        """Return the only agent of a provider."""
+        if address not in set(Provider):
+            return None
+        kin = [each for each in self._agents() if self._is_here(each) and each.provider == address]
         if len(kin) > 1:
             raise AddressAmbiguous(address, [each.name for each in kin])
         return kin[0] if kin else None
