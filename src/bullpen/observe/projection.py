@@ -238,9 +238,10 @@ class Projection:
                 self._remove_pane(record, now)
             elif not record.is_restored:
                 self._publish_pane(record, links, now)
+        behind = records.behind_wrapped()
         for session in list(records.sessions.values()):
             if not session.is_own and not self._is_unseen(session):
-                self._publish_session(session, links, now)
+                self._publish_session(session, behind.get(session.key, ()), links, now)
         for record in records.panes.values():
             if not record.is_restored:
                 self._publish_own_session(record, now)
@@ -285,15 +286,16 @@ class Projection:
         elif not record.name and record.provider is not None:
             self._records.christen(record, str(record.id), "")
 
-    def _publish_session(self, session: SessionRecord, links: Links, now: datetime) -> None:
+    def _publish_session(
+        self, session: SessionRecord, behind: Sequence[SessionRecord], links: Links, now: datetime
+    ) -> None:
         record = self._records.pane_of(session)
         if record is None:
             interval = self._records.poll_interval
             held = list(session.held.values())
-            if session.is_wrapped:  # what else is told of the agent is told of it
-                for each in self._records.behind(session):
-                    held += each.held.values()
-                    session.title = each.title or session.title
+            for each in behind:  # what else is told of a wrapped agent is told of it
+                held += each.held.values()
+                session.title = each.title or session.title
             session.resolution = (
                 _ELSEWHERE if session.is_process else resolve(held, links, None, now, interval)
             )

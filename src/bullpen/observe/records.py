@@ -144,14 +144,13 @@ class Records:
         found = self.sessions.get(wrapped_key(name)) if name else None
         return found if found is not None and not found.is_ended else None
 
-    def behind(self, stand_in: SessionRecord) -> Iterator[SessionRecord]:
-        """Return the sessions of the wrapped agent that one stands for."""
-        name = stand_in.key.partition(":")[2]
-        return (
-            each
-            for each in self.sessions.values()
-            if not each.is_ended and not each.is_process and self.wrapped_name(each) == name
-        )
+    def behind_wrapped(self) -> dict[str, list[SessionRecord]]:
+        """Return the sessions of each wrapped agent, by the key of the one that stands for it."""
+        found: dict[str, list[SessionRecord]] = {}
+        for each in self.sessions.values():
+            if not each.is_ended and not each.is_process and (name := self.wrapped_name(each)):
+                found.setdefault(wrapped_key(name), []).append(each)
+        return found
 
     def rename(self, record: PaneRecord) -> None:
         """Let what is in a pane have a new name, for it is another agent."""
