@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from bullpen.agents.hooks import files, merge, plugin
+from bullpen.agents.hooks import merge, plugin
 from bullpen.agents.hooks.errors import MalformedDocumentError, SettingsError, UnsupportedError
 from bullpen.agents.hooks.merge import EventState
 from bullpen.agents.hooks.programs import PROGRAMS, HookedProgram, Runner
+from bullpen.agents.hooks.settings_file import SettingsFile
 from bullpen.model.states import Provider
 
 __all__ = [
@@ -82,7 +83,9 @@ def install(
     site = _Site.find(provider, scope, project, environment, runner)
     how = plugin if site.program.is_plugin else merge
     with site.errors():
-        text = how.put_in(site.text, site.program, site.runner, new_flags=site.new_flags())
+        text = how.put_in(
+            site.file.text, site.program, site.runner, new_flags=site.file.new_flags()
+        )
     return site.finish(text, dry_run=dry_run)
 
 
@@ -96,7 +99,7 @@ def check(
 ) -> HookOutcome:
     """Say which of our hooks are installed. The arguments and errors are those of `install`."""
     site = _Site.find(provider, scope, project, environment, runner)
-    return site.outcome(site.text)
+    return site.outcome(site.file.text)
 
 
 def uninstall(
@@ -112,7 +115,7 @@ def uninstall(
     The arguments and errors are those of `install`.
     """
     site = _Site.find(provider, scope, project, environment, None)
-    text, flags = site.text, frozenset[str]()
+    text, flags = site.file.text, frozenset[str]()
     if text is not None:
         with site.errors():
             if site.program.is_plugin:
@@ -156,10 +159,8 @@ class _Site(msgspec.Struct, frozen=True):
 
     program: HookedProgram
     scope: Scope
-    path: Path
+    file: SettingsFile
     runner: Runner
-    whole: str | None  # all of the file
-    text: str | None  # without its mark
 
     @classmethod
     def find(
@@ -176,31 +177,14 @@ class _Site(msgspec.Struct, frozen=True):
         path = settings_path(
             program, scope, project, os.environ if environment is None else environment
         )
-        whole = files.read(path)
-        text = None if whole is None else whole.removeprefix(files.MARK)
-        return cls(program, scope, path, runner or default_runner(), whole, text)
-
-    def new_flags(self) -> frozenset[str]:
-        """Return what the first hooks of ours have to note about where they are put."""
-        if self.text is not None:
-            return frozenset()
-        if self.path.parent.exists():
-            return frozenset({merge.NEW_FILE})
-        return frozenset({merge.NEW_FILE, merge.NEW_DIRECTORY})
+        return cls(program, scope, SettingsFile.find(path), runner or default_runner())
 
     def finish(
         self, text: str | None, *, dry_run: bool, with_directory: bool = False
     ) -> HookOutcome:
         """Write what the text has become, and say what that was."""
-        mark = files.MARK if self.whole is not None and self.whole.startswith(files.MARK) else ""
-        new = None if text is None else mark + text
-        if new != self.whole and not dry_run:
-            if new is None:
-                assert self.whole is not None  # it became nothing, so it was something
-                files.remove(self.path, before=self.whole, with_directory=with_directory)
-            else:
-                files.replace(self.path, new, before=self.whole)
-        return self.outcome(text, has_changed=new != self.whole)
+        has_changed = self.file.write(text, dry_run=dry_run, with_directory=with_directory)
+        return self.outcome(text, has_changed=has_changed)
 
     def outcome(self, text: str | None, *, has_changed: bool = False) -> HookOutcome:
         how = plugin if self.program.is_plugin else merge
@@ -209,10 +193,10 @@ class _Site(msgspec.Struct, frozen=True):
         return HookOutcome(
             provider=self.program.provider,
             scope=self.scope,
-            path=self.path,
+            path=self.file.path,
             events=events,
             has_changed=has_changed,
-            diff=difference(self.text, text, self.path) if has_changed else "",
+            diff=difference(self.file.text, text, self.file.path) if has_changed else "",
             note=self.program.note if EventState.INSTALLED in events.values() else "",
         )
 
@@ -222,7 +206,7 @@ class _Site(msgspec.Struct, frozen=True):
         try:
             yield
         except MalformedDocumentError as error:
-            raise SettingsError(self.path, str(error)) from error
+            raise SettingsError(self.file.path, str(error)) from error
 
 
 def difference(before: str | None, after: str | None, path: Path) -> str:

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bullpen.agents.hooks import files
 from bullpen.agents.hooks.errors import MalformedDocumentError, SettingsError, UnsupportedError
 from bullpen.agents.hooks.install import HookOutcome, Scope, difference
-from bullpen.agents.hooks.merge import NEW_DIRECTORY, NEW_FILE, EventState
+from bullpen.agents.hooks.merge import NEW_DIRECTORY, EventState
+from bullpen.agents.hooks.settings_file import SettingsFile
 from bullpen.agents.launch.ours import SERVER
 from bullpen.agents.mcp_install.programs import PROGRAMS, McpProgram
 from bullpen.agents.mcp_install.texts import ForeignServer, JsonSettings, TomlSettings
@@ -42,7 +42,7 @@ def install(
     """
     site = _Site.find(provider, scope, project, environment)
     with site.errors():
-        text = site.kind.put_in(site.text, site.program, site.new_flags())
+        text = site.kind.put_in(site.file.text, site.program, site.file.new_flags())
     return site.finish(text, dry_run=dry_run)
 
 
@@ -55,7 +55,7 @@ def check(
 ) -> HookOutcome:
     """Say whether our server is there. The arguments and errors are those of `install`."""
     site = _Site.find(provider, scope, project, environment)
-    return site.outcome(site.text)
+    return site.outcome(site.file.text)
 
 
 def uninstall(
@@ -71,7 +71,7 @@ def uninstall(
     The arguments and errors are those of `install`.
     """
     site = _Site.find(provider, scope, project, environment)
-    text, flags = site.text, frozenset[str]()
+    text, flags = site.file.text, frozenset[str]()
     if text is not None:
         with site.errors():
             text, flags = site.kind.take_out(text, site.program)
@@ -92,9 +92,7 @@ class _Site:
 
     program: McpProgram
     scope: Scope
-    path: Path
-    whole: str | None  # all of the file
-    text: str | None  # without its mark
+    file: SettingsFile
 
     @classmethod
     def find(
@@ -108,31 +106,17 @@ class _Site:
         if program is None:
             raise UnsupportedError(f"{provider} takes no MCP servers that we know of")
         path = program.path(scope, project, os.environ if environment is None else environment)
-        whole = files.read(path)
-        return cls(program, scope, path, whole, whole and whole.removeprefix(files.MARK))
+        return cls(program, scope, SettingsFile.find(path))
 
     @property
     def kind(self) -> "type[JsonSettings | TomlSettings]":
         return TomlSettings if self.program.is_toml else JsonSettings
 
-    def new_flags(self) -> frozenset[str]:
-        if self.text is not None:
-            return frozenset()
-        new = {NEW_FILE} if self.path.parent.exists() else {NEW_FILE, NEW_DIRECTORY}
-        return frozenset(new)
-
     def finish(
         self, text: str | None, *, dry_run: bool, with_directory: bool = False
     ) -> HookOutcome:
-        mark = files.MARK if self.whole is not None and self.whole.startswith(files.MARK) else ""
-        new = None if text is None else mark + text
-        if new != self.whole and not dry_run:
-            if new is None:
-                assert self.whole is not None  # it became nothing, so it was something
-                files.remove(self.path, before=self.whole, with_directory=with_directory)
-            else:
-                files.replace(self.path, new, before=self.whole)
-        return self.outcome(text, has_changed=new != self.whole)
+        has_changed = self.file.write(text, dry_run=dry_run, with_directory=with_directory)
+        return self.outcome(text, has_changed=has_changed)
 
     def outcome(self, text: str | None, *, has_changed: bool = False) -> HookOutcome:
         with self.errors():
@@ -140,10 +124,10 @@ class _Site:
         return HookOutcome(
             provider=self.program.provider,
             scope=self.scope,
-            path=self.path,
+            path=self.file.path,
             events={SERVER: state},
             has_changed=has_changed,
-            diff=difference(self.text, text, self.path) if has_changed else "",
+            diff=difference(self.file.text, text, self.file.path) if has_changed else "",
             note=self.program.note if state is EventState.INSTALLED else "",
         )
 
@@ -153,6 +137,6 @@ class _Site:
         try:
             yield
         except MalformedDocumentError as error:
-            raise SettingsError(self.path, str(error)) from error
+            raise SettingsError(self.file.path, str(error)) from error
         except (tomllib.TOMLDecodeError, ForeignServer) as error:
-            raise SettingsError(self.path, str(error)) from error
+            raise SettingsError(self.file.path, str(error)) from error
