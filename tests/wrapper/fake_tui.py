@@ -81,8 +81,11 @@ class Tui:
         return ""
 
     def run(self) -> None:
-        self.write("\x1b[?2004h")
         self.paint("╭─── Claude Code v2.1.197 ───╮", "│ Welcome back! │", "╰─────╯", "")
+        if self.options.late:
+            time.sleep(0.5)
+            termios.tcflush(0, termios.TCIFLUSH)  # it does not listen yet
+        self.write("\x1b[?2004h")
         while True:
             self.frame += 1
             self.keys += self.read(0.05 if self.options.noise else 5)
@@ -173,6 +176,7 @@ def main() -> None:
     parser.add_argument("--swallow", type=int, default=0)
     parser.add_argument("--slow-echo", type=float, default=0.0)
     parser.add_argument("--noise", action="store_true")
+    parser.add_argument("--late", action="store_true")
     options, _ = parser.parse_known_args()  # the rest is what a real one is given
     tui = Tui(options)
     before = termios.tcgetattr(0)

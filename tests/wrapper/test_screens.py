@@ -89,3 +89,11 @@ async def test_a_program_that_dies_of_a_message_is_told(home: Path) -> None:
         await daemon.inject("die")
         assert await glass.wait() == 3
         assert daemon.ended == [3]
+
+
+async def test_a_box_that_is_drawn_before_the_program_listens_is_not_pasted_into(
+    home: Path,
+) -> None:
+    async with room(home) as place, place.wrapped(tui("--late")):
+        await place.daemon.until_ready()
+        assert (await place.daemon.answer_to("hello")).text == "You said: hello"

@@ -38,6 +38,8 @@ logger = logging.getLogger("bullpen.wrapper")
 
 BY = "pty"
 READY_SECONDS = 0.1  # for which a box must have been ready: screens flicker
+# Gemini draws its box a moment before it listens, which it does once it asks for bracketed paste.
+UNBRACKETED_SECONDS = 3.0
 ESCAPE, CONTROL_C = b"\x1b", b"\x03"
 ESCAPE_SECONDS = 0.2  # between two of them; at once they are another key
 SIGNAL_SECONDS = 0.5  # for a program to say something about being interrupted
@@ -204,20 +206,30 @@ class Injector:
                 continue
             wake = injection.wake_at
             seconds = LONGEST_WAIT if wake is None else wake - self._loop.time()
-            if injection.stage is Stage.WAITING and (since := self._watch.ready_since) is not None:
-                seconds = min(seconds, since + READY_SECONDS - self._loop.time())
+            if injection.stage is Stage.WAITING and (ready_at := self._ready_at()) is not None:
+                seconds = min(seconds, ready_at - self._loop.time())
             await self._watch.pulse.wait(max(seconds, 0.001))
 
-    def _prepare(self, request: InjectMessage) -> Prepared:
+    @property
+    def _is_bracketed(self) -> bool:
         emulator = self._terminal.emulator
-        is_bracketed = emulator is not None and emulator.modes.bracketed_paste
-        return prepare(request.text, request.sender, is_bracketed=is_bracketed)
+        return emulator is not None and emulator.modes.bracketed_paste
+
+    def _prepare(self, request: InjectMessage) -> Prepared:
+        return prepare(request.text, request.sender, is_bracketed=self._is_bracketed)
+
+    def _ready_at(self) -> float | None:
+        """When a box that looks ready is believed to be; None if it does not."""
+        since = self._watch.ready_since
+        if since is None:
+            return None
+        return since + (READY_SECONDS if self._is_bracketed else UNBRACKETED_SECONDS)
 
     def _sight(self, injection: Injection) -> Sight:
         sight = self._watch.sight(injection.message.text, self._leftover)
         if injection.stage is Stage.WAITING and sight is Sight.READY:
-            since = self._watch.ready_since
-            if since is None or self._loop.time() < since + READY_SECONDS:
+            ready_at = self._ready_at()
+            if ready_at is None or self._loop.time() < ready_at:
                 return Sight.BUSY
         return sight
 
