@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any
 
+from bullpen.agents.http import HttpError
 from bullpen.agents.providers.opencode.turns import BY
 from bullpen.agents.providers.turn_news import Sign, TurnNews
 from bullpen.daemon.doors.handing import CONFIRM_SECONDS, Handing
-from bullpen.daemon.doors.http import HttpError
 from bullpen.daemon.doors.opencode_link import OpencodeLink
 from bullpen.mail.doors import Handed, Handover, Note, Rung
 from bullpen.model.deliveries import Delivery, ReceiptState

@@ -11,6 +11,7 @@ import string
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
+from bullpen.agents.http import HttpAnswer, HttpError, HttpServer
 from bullpen.agents.providers.opencode.turns import (
     SessionReader,
     SessionShown,
@@ -21,7 +22,6 @@ from bullpen.agents.providers.opencode.turns import (
 )
 from bullpen.agents.providers.turn_news import TurnNews
 from bullpen.agents.providers.values import mapping, text
-from bullpen.daemon.doors.http import HttpAnswer, HttpError, HttpServer
 from bullpen.terminal.tmux.backoff import Backoff
 
 __all__ = ["OpencodeLink"]

@@ -1,17 +1,18 @@
-"""Just enough HTTP to speak with a program's own server on this machine.
+"""Just enough HTTP to speak with an agent's own server, here or elsewhere.
 
 One connection per request, JSON both ways, and streams of server-sent events. Nothing heavy is
-imported for it, everything has a limit in bytes and in time, and an error says whether the request
-may have been taken.
+imported for it, everything has a limit in bytes and in time, certificates are verified, and an
+error says whether the request may have been taken. Redirects are told, not followed.
 """
 
 import asyncio
 import base64
+import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -23,6 +24,9 @@ __all__ = ["HttpAnswer", "HttpError", "HttpEvents", "HttpServer"]
 SECONDS: Final = 10.0
 MOST_BYTES: Final = 16 * 2**20
 LINE_BYTES: Final = 64 * 2**10
+PORTS: Final = {"http": 80, "https": 443}
+
+_IN_PATHS: Final = "%/:?#[]@!$&'()*+,;=-._~"  # what a path may have as it is
 
 
 class HttpError(BullpenError):
@@ -30,6 +34,7 @@ class HttpError(BullpenError):
 
     def __init__(self, address: str, reason: object, *, was_sent: bool) -> None:
         super().__init__(f"no answer from {address}: {reason}")
+        self.reason = str(reason)
         self.was_sent = was_sent
 
 
@@ -38,6 +43,8 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
     status: int
     body: bytes = b""
+    headers: dict[str, str] = {}
+    """By their names in lower case."""
 
     @property
     def is_ok(self) -> bool:
@@ -54,22 +61,45 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
 
 class HttpServer:
-    """A server at an address like `http://127.0.0.1:4096`, perhaps behind a password."""
+    """A server at an address like `http://127.0.0.1:4096/api`, perhaps behind a password.
+
+    Raises:
+        ValueError: this is no such address.
+    """
 
     def __init__(
-        self, address: str, *, user: str = "", password: str = "", seconds: float = SECONDS
+        self,
+        address: str,
+        *,
+        user: str = "",
+        password: str = "",
+        headers: Mapping[str, str] | None = None,
+        seconds: float = SECONDS,
     ) -> None:
         parts = urlsplit(address)
+        if parts.scheme not in PORTS or not parts.hostname:
+            raise ValueError(f"{address!r} is no http or https address")
         self.address = address
-        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        self._host, self._port = parts.hostname, parts.port or PORTS[parts.scheme]
+        self._is_secure = parts.scheme == "https"
+        self._prefix = parts.path.rstrip("/")
         self._seconds = seconds
-        self._headers = {"Host": f"{self._host}:{self._port}", "Accept": "*/*"}
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self._headers = {"Host": f"{host}:{self._port}", "Accept": "*/*", **(headers or {})}
         if password:
             secret = base64.b64encode(f"{user}:{password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {secret}"
 
-    async def request(self, method: str, path: str, body: Any = None) -> HttpAnswer:
-        """Ask for something.
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        most_bytes: int = MOST_BYTES,
+    ) -> HttpAnswer:
+        """Ask for something, below the path of the address.
 
         Raises:
             HttpError: there was no answer, or not in time, or it was too long.
@@ -78,18 +108,28 @@ class HttpServer:
         try:
             async with asyncio.timeout(self._seconds), self._connected() as (reader, writer):
                 was_sent = True
-                status, content = await self._ask(reader, writer, method, path, body)
+                status, answered, content = await self._ask(
+                    reader, writer, method, path, body, headers
+                )
                 whole = bytearray()
                 while piece := await content.read():
                     whole += piece
-                    if len(whole) > MOST_BYTES:
+                    if len(whole) > most_bytes:
                         raise ValueError("the answer is too long")
-                return HttpAnswer(status, bytes(whole))
+                return HttpAnswer(status, bytes(whole), answered)
         except (OSError, EOFError, ValueError) as error:  # a timeout is the first
             raise HttpError(self.address, _words(error), was_sent=was_sent) from error
 
     @asynccontextmanager
-    async def events(self, path: str, *, silence_seconds: float) -> AsyncIterator["HttpEvents"]:
+    async def events(
+        self,
+        path: str,
+        *,
+        silence_seconds: float,
+        method: str = "GET",
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator["HttpEvents"]:
         """Follow a stream of events, each of them JSON, for the length of a block.
 
         It ends with the connection, or if nothing comes for so many seconds.
@@ -100,10 +140,12 @@ class HttpServer:
         try:
             async with self._connected() as (reader, writer):
                 async with asyncio.timeout(self._seconds):
-                    status, content = await self._ask(reader, writer, "GET", path, None)
+                    status, answered, content = await self._ask(
+                        reader, writer, method, path, body, headers
+                    )
                 if status != 200:
                     raise HttpError(self.address, f"status {status}", was_sent=True)
-                yield HttpEvents(content, silence_seconds)
+                yield HttpEvents(content, silence_seconds, answered.get("content-type", ""))
         except (OSError, EOFError, ValueError) as error:
             raise HttpError(self.address, _words(error), was_sent=True) from error
 
@@ -112,11 +154,17 @@ class HttpServer:
         self,
     ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         async with asyncio.timeout(self._seconds):
-            reader, writer = await asyncio.open_connection(self._host, self._port, limit=LINE_BYTES)
+            context = await asyncio.to_thread(_verifying) if self._is_secure else None
+            reader, writer = await asyncio.open_connection(
+                self._host, self._port, limit=LINE_BYTES, ssl=context
+            )
         try:
             yield reader, writer
         finally:
-            writer.close()
+            if self._is_secure:
+                writer.transport.abort()  # nobody needs to be told goodbye, and to wait for it
+            else:
+                writer.close()
 
     async def _ask(
         self,
@@ -125,12 +173,15 @@ class HttpServer:
         method: str,
         path: str,
         body: Any,
-    ) -> tuple[int, "_Content"]:
+        more: Mapping[str, str] | None,
+    ) -> tuple[int, dict[str, str], "_Content"]:
         content = b"" if body is None else msgspec.json.encode(body)
         headers = self._headers | {"Connection": "close", "Content-Length": str(len(content))}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        lines = [f"{method} {path} HTTP/1.1", *(f"{key}: {each}" for key, each in headers.items())]
+        target = quote(self._prefix + path, safe=_IN_PATHS) or "/"
+        lines = [f"{method} {target} HTTP/1.1"]
+        lines += [f"{key}: {each}" for key, each in {**headers, **(more or {})}.items()]
         writer.write("\r\n".join([*lines, "", ""]).encode() + content)
         await writer.drain()
         words = (await reader.readline()).split(maxsplit=2)
@@ -138,7 +189,12 @@ class HttpServer:
             raise ValueError("this is not HTTP")
         answered = await _read_headers(reader)
         status = int(words[1])
-        return status, _Content(reader, answered, is_empty=status in (204, 304))
+        return status, answered, _Content(reader, answered, is_empty=status in (204, 304))
+
+
+def _verifying() -> ssl.SSLContext:
+    """Return what verifies certificates; reading the system's takes a moment."""
+    return ssl.create_default_context()
 
 
 async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
@@ -149,7 +205,7 @@ async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
         if size > LINE_BYTES:
             raise ValueError("the headers are too long")
         name, _, value = line.decode("latin-1").partition(":")
-        headers[name.strip().lower()] = value.strip().lower()
+        headers[name.strip().lower()] = value.strip()
     return headers
 
 
@@ -160,7 +216,7 @@ class _Content:
         self, reader: asyncio.StreamReader, headers: dict[str, str], *, is_empty: bool
     ) -> None:
         self._reader = reader
-        self._is_chunked = "chunked" in headers.get("transfer-encoding", "")
+        self._is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         length = headers.get("content-length")
         self._left = int(length) if length is not None and not self._is_chunked else None
         self._is_over = is_empty
@@ -174,13 +230,15 @@ class _Content:
     async def _next(self) -> bytes:
         if self._is_chunked:
             size = int((await self._reader.readline()).split(b";")[0], 16)
-            if size > MOST_BYTES:
+            if not 0 <= size <= MOST_BYTES:
                 raise ValueError("a piece is too long")
             piece = await self._reader.readexactly(size)
             await self._reader.readline()
             return piece
         if self._left is None:
             return await self._reader.read(LINE_BYTES)
+        if self._left < 0:
+            raise ValueError("a length is below nothing")
         piece = await self._reader.read(min(self._left, LINE_BYTES))
         self._left -= len(piece)
         if self._left and not piece:
@@ -191,7 +249,8 @@ class _Content:
 class HttpEvents:
     """Server-sent events, each of them JSON."""
 
-    def __init__(self, content: _Content, silence_seconds: float) -> None:
+    def __init__(self, content: _Content, silence_seconds: float, content_type: str = "") -> None:
+        self.content_type = content_type
         self._content = content
         self._silence_seconds = silence_seconds
         self._events: deque[Any] = deque()
