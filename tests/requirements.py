@@ -667,6 +667,10 @@ _MESSAGES = {
     "talk:loop": "Agents that echo each other are cut.",
     "talk:names": "A wrapped agent is seen under the name it was launched with.",
     "talk:expire": "A sender is told when a message became too old.",
+    "talk:crash": "Whoever is killed, and when: nothing is lost, twice, or a lie.",
+    "talk:clock": "A clock that is set back holds nothing up, and lets nothing live on.",
+    "talk:full": "An answer that somebody waits for has room in a mailbox that is full.",
+    "mail:retention": "What has ended is forgotten in time, and what is open never is.",
     # The door into panes
     "door:tmux": "A message is pasted into a pane once, whole, into its agent alone, when ready.",
     "door:interrupt": "An agent in a pane is interrupted while it works, and never in a dialog.",

@@ -17,11 +17,11 @@ from bullpen.mail.errors import (
     NobodyListens,
 )
 from bullpen.mail.ledger import Rules
-from bullpen.mail.mailboxes import Mailboxes
+from bullpen.mail.mailboxes import Mailboxes, Settling
 from bullpen.mail.memory import MemoryMailboxes
 from bullpen.mail.sqlite import SqliteMailboxes
 from bullpen.model.deliveries import CommunicationLog, Delivery, Evidence, ReceiptState, TaskQuery
-from bullpen.model.messages import MessageType, Priority, message_size
+from bullpen.model.messages import Message, MessageType, Priority, message_size
 from bullpen.store.database import Database
 from bullpen.store.migrate import migrate
 from tests.mail.samples import SECOND, SEEN_BY_HOOK, T0, message
@@ -229,6 +229,14 @@ async def test_a_clock_that_is_set_back_keeps_nobody_waiting(mailboxes: Mailboxe
     assert released.available_at == T0 + SECOND
 
 
+@pytest.mark.requirement("talk:clock")
+async def test_a_lease_is_not_prolonged_by_a_clock_that_is_set_back(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1, ttl=5), now=T0)
+    await lease(mailboxes)
+    assert await mailboxes.lease("coder", now=T0 + SECOND) == ()
+    assert len(await mailboxes.lease("coder", now=T0 - 3600 * SECOND)) == 1
+
+
 async def test_what_is_rejected_is_dead_at_once(mailboxes: Mailboxes) -> None:
     await mailboxes.append(message(), now=T0)
     rejected = await mailboxes.reject(await lease(mailboxes), now=T0, evidence=DOOR)
@@ -273,7 +281,7 @@ async def test_every_step_is_told_with_its_evidence(mailboxes: Mailboxes) -> Non
 async def test_an_impossible_step_changes_nothing(mailboxes: Mailboxes) -> None:
     await mailboxes.append(message(), now=T0)
     held = await lease(mailboxes)
-    for impossible in (S.SUBMITTED, S.ACCEPTED, S.QUEUED):
+    for impossible in (S.ACCEPTED, S.QUEUED):
         with pytest.raises(ImpossibleReceipt):
             await mailboxes.record(held, impossible, now=T0, evidence=DOOR)
     assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED]
@@ -397,9 +405,9 @@ async def test_what_is_older_than_its_ttl_is_not_delivered_and_that_is_told(
     assert await mailboxes.expire(now=T0 + 4.9 * SECOND) == ()
     got = await lease(mailboxes, after=5)
     assert got.message.id == "m3"
-    assert await state(mailboxes, "m1") is S.EXPIRED
     expired = await mailboxes.expire(now=T0 + 5 * SECOND)
-    assert [each.message.id for each in expired] == ["m2"]
+    assert [each.message.id for each in expired] == ["m1", "m2"]
+    assert await mailboxes.expire(now=T0 + 5 * SECOND) == ()
     steps = await mailboxes.receipts("m2")
     assert steps[-1].evidence == Evidence("mailbox", "it was not delivered within 5 s")
     assert [each.message.id for each in await mailboxes.dead_letters()] == ["m1", "m2"]
@@ -411,6 +419,30 @@ async def test_a_ttl_of_nothing_expires_at_once(mailboxes: Mailboxes) -> None:
     appended = await mailboxes.append(message(ttl=0), now=T0)
     assert [each.state for each in appended.deliveries] == [S.EXPIRED]
     assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED, S.EXPIRED]
+
+
+@pytest.mark.requirement("talk:expire")
+async def test_the_word_that_it_expired_is_kept_with_its_end(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1, ttl=5), now=T0)
+    for number in range(10, 10 + LIMIT):  # which is no reason not to be told
+        await mailboxes.append(message(number, to="boss", sender="coder"), now=T0)
+
+    def tell(delivery: Delivery) -> Message:
+        return message(2, sender=delivery.recipient, to="boss", reply_to=delivery.message.id)
+
+    await mailboxes.expire(now=T0 + 5 * SECOND, tell=tell)
+    assert [each.id for each in await mailboxes.thread("m1")] == ["m1", "m2"]
+    assert await state(mailboxes, "m2") is S.QUEUED
+    assert await state(mailboxes, "m1") is S.EXPIRED
+
+
+@pytest.mark.requirement("O-30", "talk:clock")
+async def test_a_ttl_is_not_prolonged_by_a_clock_that_is_set_back(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(ttl=5), now=T0)
+    earlier = T0 - 3600 * SECOND
+    assert await mailboxes.expire(now=earlier) == ()
+    assert await mailboxes.expire(now=earlier + 4 * SECOND) == ()
+    assert len(await mailboxes.expire(now=earlier + 5 * SECOND)) == 1
 
 
 async def test_who_is_delivering_is_not_disturbed_by_a_ttl(mailboxes: Mailboxes) -> None:
@@ -603,6 +635,124 @@ async def test_a_restart_frees_what_was_held_and_tells_what_may_have_arrived(
         await mailboxes.acknowledge(held[0], now=T0, evidence=DOOR)
     seen = Evidence("transcript", "it is there", {"line": 3})
     await mailboxes.acknowledge(recovered.in_flight[0], now=T0, evidence=seen)
+
+
+@pytest.mark.requirement("talk:crash")
+async def test_what_was_being_handed_over_stays_held_and_is_told_after_a_restart(
+    mailboxes: Mailboxes,
+) -> None:
+    await mailboxes.append(message(1), now=T0)
+    await mailboxes.append(message(2, to="other"), now=T0)
+    [held] = await mailboxes.lease("coder", now=T0, by="pty")
+    await lease(mailboxes, "other")
+    recovered = await mailboxes.recover()
+    assert recovered.freed == 1
+    [doubtful] = recovered.in_doubt
+    assert (doubtful.message.id, doubtful.attempt, doubtful.leased_by) == ("m1", 1, "pty")
+    assert await mailboxes.lease("coder", now=T0) == ()
+    assert len(await mailboxes.lease("other", now=T0)) == 1
+    await mailboxes.put_back(held, now=T0)
+    assert (await mailboxes.recover()).in_doubt == ()
+
+
+@pytest.mark.requirement("talk:crash")
+async def test_an_answer_that_settles_is_kept_with_what_it_settles_or_not_at_all(
+    mailboxes: Mailboxes,
+) -> None:
+    await mailboxes.append(message(1, type=MessageType.TASK_REQUEST), now=T0)
+    answer = message(2, sender="coder", to="boss", type=MessageType.TASK_FAILED, reply_to="m1")
+    settling = Settling(S.DEAD, Evidence("mailbox", "given up"))
+    await mailboxes.append(answer, now=T0, settling=settling)
+    assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED, S.DEAD]
+    assert (await mailboxes.receipts("m1"))[-1].evidence == settling.evidence
+    again = msgspec.structs.replace(answer, id="m3")
+    with pytest.raises(ImpossibleReceipt):
+        await mailboxes.append(again, now=T0, settling=settling)
+    with pytest.raises(MessageNotFound):
+        await mailboxes.find("m3")
+    nothing = msgspec.structs.replace(answer, id="m3", reply_to="m9")
+    with pytest.raises(MessageNotFound):
+        await mailboxes.append(nothing, now=T0, settling=settling)
+
+
+@pytest.mark.requirement("talk:full")
+async def test_an_answer_that_is_awaited_has_room_in_a_full_mailbox(mailboxes: Mailboxes) -> None:
+    await mailboxes.append(message(1, type=MessageType.TASK_REQUEST), now=T0)
+    for number in range(10, 10 + LIMIT):
+        await mailboxes.append(message(number, to="boss", sender="coder"), now=T0)
+    answer = message(2, sender="coder", to="boss", type=MessageType.TASK_COMPLETE, reply_to="m1")
+    await mailboxes.append(answer, now=T0)
+    assert await state(mailboxes) is S.ANSWERED
+    for unasked in (
+        msgspec.structs.replace(answer, id="m3"),  # it has been answered
+        msgspec.structs.replace(answer, id="m4", type=MessageType.PROGRESS),
+        msgspec.structs.replace(answer, id="m5", from_agent="other"),
+    ):
+        with pytest.raises(MailboxFull):
+            await mailboxes.append(unasked, now=T0)
+
+
+# ------------------------------------------------------------------------------------ forgetting
+
+
+@pytest.mark.requirement("mail:retention")
+async def test_what_has_ended_is_forgotten_with_all_that_belongs_to_it(
+    mailboxes: Mailboxes,
+) -> None:
+    await mailboxes.append(message(1, type=MessageType.TASK_REQUEST), now=T0)
+    answer = message(2, sender="coder", to="boss", type=MessageType.TASK_COMPLETE, reply_to="m1")
+    await mailboxes.append(answer, now=T0 + SECOND)
+    await mailboxes.append(message(3, to="gone", ttl=0), now=T0)
+    await mailboxes.log_refusal(message(4), "no", now=T0)
+    later = T0 + 10 * SECOND
+    assert await mailboxes.forget(before=later) == 1  # nobody has read the answer yet
+    with pytest.raises(MessageNotFound):
+        await mailboxes.receipts("m3")
+    held = await lease(mailboxes, "boss", after=2)
+    await mailboxes.acknowledge(held, now=T0 + 2 * SECOND, evidence=SEEN_BY_HOOK)
+    assert await mailboxes.forget(before=T0) == 0
+    assert await mailboxes.forget(before=later) == 2
+    for gone in ("m1", "m2"):
+        with pytest.raises(MessageNotFound):
+            await mailboxes.find(gone)
+    assert await mailboxes.communication() == ()
+    assert await mailboxes.tasks(TaskQuery()) == ()
+    again = await mailboxes.append(message(1), now=later)
+    assert again.is_new
+    assert again.deliveries[0].number > 3
+
+
+@pytest.mark.requirement("mail:retention")
+@pytest.mark.parametrize(
+    ("kind", "steps", "is_open"),
+    [
+        (MessageType.TASK_REQUEST, (), True),
+        (MessageType.TASK_REQUEST, (S.INJECTED,), True),
+        (MessageType.TASK_REQUEST, (S.INJECTED, S.SUBMITTED), True),
+        (MessageType.TASK_REQUEST, (S.SEEN,), True),
+        (MessageType.TASK_REQUEST, (S.SEEN, S.FAILED), False),
+        (MessageType.TASK_REQUEST, (S.DEAD,), False),
+        (MessageType.INFO, (), True),
+        (MessageType.INFO, (S.SEEN,), False),
+        (MessageType.INFO, (S.INJECTED, S.SUBMITTED), False),
+    ],
+    ids=lambda each: "-".join(map(str, each)) if isinstance(each, tuple) else str(each),
+)
+async def test_what_is_open_is_never_forgotten(
+    mailboxes: Mailboxes, kind: MessageType, steps: tuple[S, ...], is_open: bool
+) -> None:
+    await mailboxes.append(message(type=kind), now=T0)
+    for step in steps:
+        await mailboxes.settle("m1", "coder", step, now=T0, evidence=DOOR)
+    assert await mailboxes.forget(before=T0 + SECOND) == (not is_open)
+
+
+@pytest.mark.requirement("mail:retention")
+async def test_no_more_is_forgotten_at_once_than_is_said(mailboxes: Mailboxes) -> None:
+    for number in range(5):
+        await mailboxes.append(message(number, ttl=0), now=T0)
+    counts = [await mailboxes.forget(before=T0 + SECOND, limit=2) for _ in range(4)]
+    assert counts == [2, 2, 1, 0]
 
 
 async def test_a_message_that_nobody_knows_is_told(mailboxes: Mailboxes) -> None:

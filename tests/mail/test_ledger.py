@@ -35,7 +35,12 @@ sent = st.builds(
     ids,
     sender=agents,
     to=agents | st.just("#topic"),
-    type=st.sampled_from([MessageType.INFO, MessageType.TASK_FAILED, MessageType.PROGRESS]),
+    type=st.sampled_from(
+        [
+            *(MessageType.INFO, MessageType.TASK_REQUEST),
+            *(MessageType.TASK_FAILED, MessageType.PROGRESS),
+        ]
+    ),
     priority=st.sampled_from(Priority),
     ttl=st.none() | st.integers(0, 20),
     reply_to=st.none() | ids.map("m{}".format),
@@ -45,7 +50,7 @@ sent = st.builds(
 appends = st.tuples(st.just("append"), sent)
 operations = st.one_of(
     appends,
-    st.tuples(st.just("lease"), agents, st.integers(1, 2)),
+    st.tuples(st.just("lease"), agents, st.integers(1, 2), st.sampled_from(["", "pty"])),
     st.tuples(st.just("record"), held, states),
     st.tuples(st.just("acknowledge"), held),
     st.tuples(st.just("release"), held),
@@ -53,6 +58,7 @@ operations = st.one_of(
     st.tuples(st.just("requeue"), ids, agents),
     st.tuples(st.just("expire")),
     st.tuples(st.just("recover")),
+    st.tuples(st.just("forget")),
     st.tuples(st.just("subscribe"), agents),
 )
 steps = st.builds(
@@ -101,8 +107,8 @@ class Played:
     def _append(self, now: datetime, message: Message) -> object:
         return self.ledger.append(message, now, None)
 
-    def _lease(self, now: datetime, agent: str, limit: int) -> object:
-        leased = self.ledger.lease(agent, now, 5, limit)
+    def _lease(self, now: datetime, agent: str, limit: int, by: str = "") -> object:
+        leased = self.ledger.lease(agent, now, 5, limit, by)
         self.leased += leased
         return leased
 
@@ -132,6 +138,9 @@ class Played:
 
     def _recover(self, now: datetime) -> object:
         return self.ledger.recover()
+
+    def _forget(self, now: datetime) -> object:
+        return self.rows.forget(now, 2)
 
     def _subscribe(self, now: datetime, agent: str) -> object:
         return self.rows.subscribe("topic", agent)

@@ -34,10 +34,12 @@ def plans(connection: sqlite3.Connection, rows: MailRows, name: str, *arguments:
 @pytest.mark.parametrize(
     ("name", "arguments", "index"),
     [
-        ("next_deliveries", ("coder", T0, T0, 1), "delivery_v1_queue"),
+        ("next_deliveries", ("coder", T0, T0, T0, 1), "delivery_v1_queue"),
         ("waiting", ("coder", 10), "delivery_v1_queue"),
         ("has_waiting", ("coder", 10), "delivery_v1_queue"),
-        ("expired", (T0, 10), "delivery_v1_expiring"),
+        ("expired", (T0, T0, 10), "delivery_v1_expiring"),
+        ("early", (T0, 10), "delivery_v1_expiring"),
+        ("forget", (T0, 10), "message_v1_by_time"),
         ("in_states", ((S.EXPIRED, S.DEAD), None, 10), "delivery_v1_dead"),
         ("in_states", ((S.INJECTED, S.SUBMITTED), None, 10), "delivery_v1_in_flight"),
         ("find_key", ("boss", "k"), "message_v1_by_key"),

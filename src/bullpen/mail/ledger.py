@@ -6,9 +6,8 @@ transaction anyway. It reads no clock.
 """
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import msgspec
 
@@ -20,20 +19,20 @@ from bullpen.mail.errors import (
     MessageNotFound,
     NobodyListens,
 )
-from bullpen.mail.mailboxes import MAILBOX, Appended, Recovered
+from bullpen.mail.mailboxes import MAILBOX, Appended, Recovered, Settling
 from bullpen.mail.receipts import DEAD_LETTERS, IN_FLIGHT, outcome_of_reply, steps
-from bullpen.mail.retries import ReconnectPolicy
+from bullpen.mail.retries import LONGEST_LEASE_SECONDS, ReconnectPolicy
+from bullpen.mail.rows import Rows
 from bullpen.model.deliveries import (
     CommunicationLog,
     Delivery,
     Evidence,
     Receipt,
     ReceiptState,
-    TaskQuery,
 )
 from bullpen.model.messages import Message, encode_message
 
-__all__ = ["MAILBOX_LIMIT", "Ledger", "Rows", "Rules"]
+__all__ = ["MAILBOX_LIMIT", "Ledger", "Rules"]
 
 MAILBOX_LIMIT = 1000  # an agent that takes an hour for each message is months behind by then
 
@@ -48,99 +47,6 @@ class Rules(msgspec.Struct, frozen=True):
     mailbox_limit: int = MAILBOX_LIMIT
 
 
-class Rows(Protocol):
-    """What is kept, without any decision. Lists are in the order of their numbers, if not said."""
-
-    def find_message(self, message_id: str) -> Message | None: ...
-    def find_key(self, sender: str, key: str) -> Message | None: ...
-    def find_thread(self, message_id: str) -> str | None: ...
-
-    def add_message(
-        self, message: Message, encoded: bytes, thread_id: str, accepted_at: datetime
-    ) -> bool:
-        """Keep it, if there is none with its id or its sender's key; return whether it was kept."""
-        ...
-
-    def thread(self, thread_id: str, limit: int) -> Sequence[Message]: ...
-
-    def find_beginning(self, beginning: str, limit: int) -> Sequence[str]:
-        """Return the ids of messages that begin so."""
-        ...
-
-    def add_delivery(self, delivery: Delivery) -> Delivery:
-        """Keep it, and return it with its number."""
-        ...
-
-    def save_delivery(self, delivery: Delivery) -> None:
-        """Keep what changed of it, which its message is never."""
-        ...
-
-    def refresh(self, delivery: Delivery) -> Delivery | None:
-        """Return a delivery as it is by now, with the message that is given."""
-        ...
-
-    def find_delivery(self, message_id: str, recipient: str) -> Delivery | None: ...
-    def deliveries(self, message_id: str) -> Sequence[Delivery]: ...
-
-    def next_deliveries(
-        self, recipient: str, now: datetime, latest: datetime, limit: int
-    ) -> Sequence[Delivery]:
-        """Return what is queued, due and not leased, by priority and then by number.
-
-        Due is what was never tried, what is available, and what would be available only after the
-        latest time that can be: then the clock was set back.
-        """
-        ...
-
-    def waiting(self, recipient: str, limit: int) -> Sequence[Delivery]:
-        """Return what is queued, by priority and then by number."""
-        ...
-
-    def count_before(self, delivery: Delivery) -> int:
-        """Return how many are queued before it."""
-        ...
-
-    def has_waiting(self, recipient: str, count: int) -> bool:
-        """Return whether so many are queued."""
-        ...
-
-    def expired(self, now: datetime, limit: int) -> Sequence[Delivery]:
-        """Return what is queued, not leased, and past its time."""
-        ...
-
-    def leased(self) -> Sequence[Delivery]:
-        """Return what is queued and was leased, whether still or not."""
-        ...
-
-    def in_states(
-        self, states: Sequence[ReceiptState], recipient: str | None, limit: int
-    ) -> Sequence[Delivery]: ...
-
-    def tasks(self, wanted: TaskQuery, limit: int) -> Sequence[Delivery]:
-        """Return the deliveries of task requests, the newest first."""
-        ...
-
-    def backlog(self) -> dict[str, int]:
-        """Return how many are queued, by recipient."""
-        ...
-
-    def add_receipts(self, number: int, receipts: Sequence[Receipt]) -> None:
-        """Keep some steps of the delivery with a number."""
-        ...
-
-    def receipts(self, message_id: str) -> Sequence[Receipt]: ...
-    def subscribe(self, topic: str, agent: str) -> None: ...
-    def unsubscribe(self, topic: str, agent: str) -> None: ...
-    def subscribers(self, topic: str) -> Sequence[str]: ...
-    def topics(self) -> dict[str, tuple[str, ...]]: ...
-
-    def add_log(self, entry: CommunicationLog, number: int | None) -> None:
-        """Keep a record; of a delivery only the last."""
-        ...
-
-    def logs(self, after: int, limit: int) -> Sequence[tuple[int, CommunicationLog]]: ...
-
-
 class Ledger:
     """The mailboxes of all agents, over some rows."""
 
@@ -150,11 +56,21 @@ class Ledger:
 
     # ------------------------------------------------------------------------------- appending
 
-    def append(self, message: Message, now: datetime, recipients: Iterable[str] | None) -> Appended:
+    def append(
+        self,
+        message: Message,
+        now: datetime,
+        recipients: Iterable[str] | None,
+        settling: Settling | None = None,
+    ) -> Appended:
         """Keep a message. See `Mailboxes.append`."""
         encoded = encode_message(message)
+        if settling is not None:
+            answered = self._find(message.reply_to or "", message.from_agent)
+            steps(answered.state, settling.state)
+        is_awaited = settling is not None or self._is_awaited(message)
         try:
-            names = self._admit(message, recipients)
+            names = self._admit(message, recipients, is_awaited=is_awaited)
         except (MailboxFull, NobodyListens):
             if (known := self._find_same(message)) is None:
                 raise
@@ -164,7 +80,10 @@ class Ledger:
             assert known is not None, "there is one with its id or key"
             return known
         deliveries = tuple(self._deliver(message, name, now, len(encoded)) for name in names)
-        self._settle_answered(message, names, now)
+        if settling is not None:
+            self._advance(answered, settling.state, now, settling.evidence)
+        else:
+            self._settle_answered(message, names, now)
         return Appended(message, deliveries)
 
     def _find_same(self, message: Message) -> Appended | None:
@@ -178,13 +97,29 @@ class Ledger:
             raise IdempotencyConflict(known.id)
         return Appended(known, tuple(self._rows.deliveries(known.id)), is_new=False)
 
-    def _admit(self, message: Message, recipients: Iterable[str] | None) -> tuple[str, ...]:
+    def _admit(
+        self, message: Message, recipients: Iterable[str] | None, *, is_awaited: bool
+    ) -> tuple[str, ...]:
         """Return who gets a message, if all of them can."""
         names = self._recipients(message, recipients)
-        for name in names:
+        for name in () if is_awaited else names:
             if self._rows.has_waiting(name, self._rules.mailbox_limit):
                 raise MailboxFull(name, self._rules.mailbox_limit)
         return names
+
+    def _is_awaited(self, reply: Message) -> bool:
+        """Whether a reply settles what it answers: there are no more of these than were asked."""
+        outcome = outcome_of_reply(reply.type)
+        if reply.reply_to is None or outcome is None:
+            return False
+        answered = self._rows.find_delivery(reply.reply_to, reply.from_agent)
+        if answered is None or answered.message.from_agent != reply.to_agent:
+            return False
+        try:
+            steps(answered.state, outcome)
+        except ImpossibleReceipt:
+            return False
+        return True
 
     def _recipients(self, message: Message, given: Iterable[str] | None) -> tuple[str, ...]:
         if given is not None:
@@ -233,26 +168,19 @@ class Ledger:
     # ------------------------------------------------------------------------------- delivering
 
     def lease(
-        self, recipient: str, now: datetime, seconds: float, limit: int
+        self, recipient: str, now: datetime, seconds: float, limit: int, by: str = ""
     ) -> tuple[Delivery, ...]:
         """Hand out what is next. See `Mailboxes.lease`."""
-        leased: list[Delivery] = []
         until = now + timedelta(seconds=seconds)
         latest = now + timedelta(seconds=self._rules.retries.max_delay)
-        while len(leased) < limit:
-            found = self._rows.next_deliveries(recipient, now, latest, limit - len(leased))
-            if not found:
-                break
-            for delivery in found:
-                if _has_expired(delivery, now):
-                    self._expire(delivery, now)
-                else:
-                    leased.append(self._hand_out(delivery, until))
-        return tuple(leased)
+        found = self._rows.next_deliveries(recipient, now, latest, _longest(now), limit)
+        return tuple(self._hand_out(each, until, by) for each in found)
 
-    def _hand_out(self, delivery: Delivery, until: datetime) -> Delivery:
+    def _hand_out(self, delivery: Delivery, until: datetime, by: str) -> Delivery:
         attempt = delivery.attempt + 1
-        leased = msgspec.structs.replace(delivery, attempt=attempt, leased_until=until)
+        leased = msgspec.structs.replace(
+            delivery, attempt=attempt, leased_until=until, leased_by=by
+        )
         self._rows.save_delivery(leased)
         retries = delivery.message.metadata.retry_count + attempt - 1
         return msgspec.structs.replace(leased, message=delivery.message.retried(retries))
@@ -302,17 +230,39 @@ class Ledger:
         """Add a step from outside. See `Mailboxes.settle`."""
         return self._advance(self._find(message_id, recipient), state, now, evidence)
 
-    def expire(self, now: datetime, limit: int) -> tuple[Delivery, ...]:
+    def expire(
+        self,
+        now: datetime,
+        limit: int,
+        tell: Callable[[Delivery], Message | None] = lambda _: None,
+    ) -> tuple[Delivery, ...]:
         """End what is too old. See `Mailboxes.expire`."""
-        return tuple(self._expire(each, now) for each in self._rows.expired(now, limit))
+        for early in self._rows.early(now, limit):
+            until = now + timedelta(seconds=early.message.metadata.ttl or 0)
+            if early.expires_at is not None and early.expires_at > until:
+                self._save(early, expires_at=until)
+        ended = []
+        for delivery in self._rows.expired(now, _longest(now), limit):
+            ended.append(self._expire(delivery, now))
+            if (word := tell(ended[-1])) is not None:
+                self._keep(word, now)
+        return tuple(ended)
+
+    def _keep(self, word: Message, now: datetime) -> None:
+        """Keep a message that somebody is to get in any case."""
+        encoded = encode_message(word)
+        if self._rows.add_message(word, encoded, self._thread_id(word), now):
+            self._deliver(word, word.to_agent, now, len(encoded))
 
     def recover(self) -> Recovered:
         """Free what was held. See `Mailboxes.recover`."""
         leased = self._rows.leased()
-        for delivery in leased:
+        free = [each for each in leased if not each.leased_by]
+        for delivery in free:
             self._save(delivery, leased_until=None)
         in_flight = self._rows.in_states(IN_FLIGHT, None, -1)
-        return Recovered(len(leased), tuple(in_flight))
+        in_doubt = tuple(each for each in leased if each.leased_by)
+        return Recovered(len(free), tuple(in_flight), in_doubt)
 
     def requeue(
         self, message_id: str, recipient: str, now: datetime, evidence: Evidence
@@ -477,6 +427,11 @@ def _substance(message: Message) -> tuple[object, ...]:
 
 def _has_expired(delivery: Delivery, now: datetime) -> bool:
     return delivery.expires_at is not None and delivery.expires_at <= now
+
+
+def _longest(now: datetime) -> datetime:
+    """Return after which time no lease that is true ends."""
+    return now + timedelta(seconds=LONGEST_LEASE_SECONDS)
 
 
 def _entry(

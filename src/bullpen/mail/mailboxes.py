@@ -6,7 +6,7 @@ a time; who holds it records each step with its evidence, and ends with `acknowl
 have arrived.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ from bullpen.model.deliveries import (
 )
 from bullpen.model.messages import Message
 
-__all__ = ["MAILBOX", "Appended", "Mailboxes", "Recovered"]
+__all__ = ["MAILBOX", "Appended", "Mailboxes", "Recovered", "Settling"]
 
 MAILBOX = "mailbox"
 """Who says what the mailboxes know by themselves."""
@@ -36,6 +36,13 @@ class Appended(NamedTuple):
     """False if it had been appended before; then this is what became of it."""
 
 
+class Settling(NamedTuple):
+    """What an answer makes of what it answers, and how that is known."""
+
+    state: ReceiptState
+    evidence: Evidence
+
+
 class Recovered(NamedTuple):
     """What a restart finds."""
 
@@ -43,23 +50,35 @@ class Recovered(NamedTuple):
     """Deliveries that somebody held, and that can be leased again at once."""
     in_flight: tuple[Delivery, ...]
     """Deliveries that may have arrived. Look before they are released."""
+    in_doubt: tuple[Delivery, ...] = ()
+    """Deliveries that were being handed over through a door, and are still held: whether anything
+    was put in is not known."""
 
 
 class Mailboxes(Protocol):
     """The mailboxes of all agents. Times are passed in, and are UTC."""
 
     async def append(
-        self, message: Message, *, now: datetime, recipients: Iterable[str] | None = None
+        self,
+        message: Message,
+        *,
+        now: datetime,
+        recipients: Iterable[str] | None = None,
+        settling: Settling | None = None,
     ) -> Appended:
         """Keep a message for its recipient, or for all that listen to its topic.
 
         With `recipients` it is for those: a broadcast. The same message again, by its id or by its
-        sender's key, changes nothing. A reply settles the receipt of what it answers.
+        sender's key, changes nothing. A reply settles the receipt of what it answers: as its type
+        says, or as `settling` does, and then it is kept only if it does. What settles a receipt is
+        kept also in a mailbox that is full: somebody waits for it.
 
         Raises:
             IdempotencyConflict: another message had the id or the key.
             MailboxFull: too many wait for a recipient; nobody gets it.
             NobodyListens: the topic has no subscriber beside the sender.
+            ImpossibleReceipt: what is to be settled has another outcome already.
+            MessageNotFound: there is nothing to be settled.
         """
 
     async def lease(
@@ -69,10 +88,12 @@ class Mailboxes(Protocol):
         now: datetime,
         seconds: float = LEASE_SECONDS,
         limit: int = 1,
+        by: str = "",
     ) -> tuple[Delivery, ...]:
         """Return the next deliveries, by priority and then by order, held for so many seconds.
 
-        What expired is not returned, and is marked so.
+        What is too old is not returned: see `expire`. With `by` it is about to be put somewhere,
+        so that a restart knows that it may have been.
         """
 
     async def record(
@@ -126,11 +147,21 @@ class Mailboxes(Protocol):
             ImpossibleReceipt: the step cannot follow.
         """
 
-    async def expire(self, *, now: datetime, limit: int = 500) -> tuple[Delivery, ...]:
-        """End what waits and is older than its ttl; return it, so that senders can be told."""
+    async def expire(
+        self,
+        *,
+        now: datetime,
+        limit: int = 500,
+        tell: Callable[[Delivery], Message | None] = lambda _: None,
+    ) -> tuple[Delivery, ...]:
+        """End what waits and is older than its ttl; return it.
+
+        `tell` makes the word to its sender, which is kept together with the end. What was accepted
+        later than now, since the clock was set back, lives from now on as long as it may.
+        """
 
     async def recover(self) -> Recovered:
-        """Let go of everything: whoever held it is gone. For the start, before anybody leases."""
+        """Let go of what is held and is in nobody's hands. For the start, before anybody leases."""
 
     async def requeue(
         self, message_id: str, recipient: str, *, now: datetime, evidence: Evidence
@@ -209,3 +240,11 @@ class Mailboxes(Protocol):
         self, *, after: int = 0, limit: int = 500
     ) -> tuple[tuple[int, CommunicationLog], ...]:
         """Return the communication log after a number: a record per delivery that ended."""
+
+    async def forget(self, *, before: datetime, limit: int = 500) -> int:
+        """Remove messages that were accepted before and of which nothing is still to become.
+
+        All that belongs to them goes with them, and records of the log that are as old. A message
+        stays as long as anything in its thread is open. Returns how many went: call it again as
+        long as there are some.
+        """

@@ -7,7 +7,8 @@ from datetime import datetime
 import msgspec
 
 from bullpen.mail.ledger import Ledger, Rules
-from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered
+from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling
+from bullpen.mail.receipts import OPEN, OPEN_TASK
 from bullpen.mail.retries import LEASE_SECONDS
 from bullpen.model.deliveries import (
     CommunicationLog,
@@ -30,14 +31,25 @@ class MemoryMailboxes(Mailboxes):
         self._ledger = Ledger(self._rows, rules or Rules())
 
     async def append(
-        self, message: Message, *, now: datetime, recipients: Iterable[str] | None = None
+        self,
+        message: Message,
+        *,
+        now: datetime,
+        recipients: Iterable[str] | None = None,
+        settling: Settling | None = None,
     ) -> Appended:
-        return self._ledger.append(message, now, recipients)
+        return self._ledger.append(message, now, recipients, settling)
 
     async def lease(
-        self, recipient: str, *, now: datetime, seconds: float = LEASE_SECONDS, limit: int = 1
+        self,
+        recipient: str,
+        *,
+        now: datetime,
+        seconds: float = LEASE_SECONDS,
+        limit: int = 1,
+        by: str = "",
     ) -> tuple[Delivery, ...]:
-        return self._ledger.lease(recipient, now, seconds, limit)
+        return self._ledger.lease(recipient, now, seconds, limit, by)
 
     async def record(
         self, delivery: Delivery, state: ReceiptState, *, now: datetime, evidence: Evidence
@@ -69,8 +81,14 @@ class MemoryMailboxes(Mailboxes):
     ) -> Delivery:
         return self._ledger.settle(message_id, recipient, state, now, evidence)
 
-    async def expire(self, *, now: datetime, limit: int = 500) -> tuple[Delivery, ...]:
-        return self._ledger.expire(now, limit)
+    async def expire(
+        self,
+        *,
+        now: datetime,
+        limit: int = 500,
+        tell: Callable[[Delivery], Message | None] = lambda _: None,
+    ) -> tuple[Delivery, ...]:
+        return self._ledger.expire(now, limit, tell)
 
     async def recover(self) -> Recovered:
         return self._ledger.recover()
@@ -132,13 +150,18 @@ class MemoryMailboxes(Mailboxes):
     ) -> tuple[tuple[int, CommunicationLog], ...]:
         return tuple(self._rows.logs(after, limit))
 
+    async def forget(self, *, before: datetime, limit: int = 500) -> int:
+        return self._rows.forget(before, limit)
+
 
 class MemoryRows:
     """The rows of all mailboxes in dictionaries. Every list is found by looking at everything."""
 
     def __init__(self) -> None:
         self._messages: dict[str, tuple[Message, str]] = {}  # each with its thread
+        self._accepted: dict[str, datetime] = {}
         self._deliveries: dict[int, Delivery] = {}
+        self._delivered = 0
         self._receipts: list[Receipt] = []
         self._topics: dict[str, set[str]] = {}
         self._logs: dict[int, tuple[int | None, CommunicationLog]] = {}
@@ -163,7 +186,7 @@ class MemoryRows:
         message: Message,
         encoded: bytes,  # noqa: ARG002 - of the port
         thread_id: str,
-        accepted_at: datetime,  # noqa: ARG002 - of the port
+        accepted_at: datetime,
     ) -> bool:
         key = message.idempotency_key
         if message.id in self._messages:
@@ -171,6 +194,7 @@ class MemoryRows:
         if key is not None and self.find_key(message.from_agent, key) is not None:
             return False
         self._messages[message.id] = (message, thread_id)
+        self._accepted[message.id] = accepted_at
         return True
 
     def find_beginning(self, beginning: str, limit: int) -> Sequence[str]:
@@ -180,7 +204,8 @@ class MemoryRows:
         return [each for each, of in self._messages.values() if of == thread_id][:limit]
 
     def add_delivery(self, delivery: Delivery) -> Delivery:
-        numbered = msgspec.structs.replace(delivery, number=len(self._deliveries) + 1)
+        self._delivered += 1
+        numbered = msgspec.structs.replace(delivery, number=self._delivered)
         self._deliveries[numbered.number] = numbered
         return numbered
 
@@ -200,14 +225,16 @@ class MemoryRows:
         return self._select(lambda each: each.message.id == message_id)
 
     def next_deliveries(
-        self, recipient: str, now: datetime, latest: datetime, limit: int
+        self, recipient: str, now: datetime, latest: datetime, longest: datetime, limit: int
     ) -> Sequence[Delivery]:
         def is_due(each: Delivery) -> bool:
             was_tried = each.attempt > each.attempts_before
-            return not was_tried or not now < each.available_at <= latest
+            is_time = not was_tried or not now < each.available_at <= latest
+            return is_time and (each.expires_at is None or each.expires_at > now)
 
         waiting = self.waiting(recipient, len(self._deliveries))
-        return [each for each in waiting if is_due(each) and not each.is_leased(now)][:limit]
+        free = [each for each in waiting if is_due(each) and not _is_leased(each, now, longest)]
+        return free[:limit]
 
     def waiting(self, recipient: str, limit: int) -> Sequence[Delivery]:
         queued = self._select(lambda each: _is_queued(each) and each.recipient == recipient)
@@ -220,16 +247,22 @@ class MemoryRows:
     def has_waiting(self, recipient: str, count: int) -> bool:
         return len(self.waiting(recipient, count)) >= count
 
-    def expired(self, now: datetime, limit: int) -> Sequence[Delivery]:
+    def expired(self, now: datetime, longest: datetime, limit: int) -> Sequence[Delivery]:
         found = self._select(
             lambda each: (
                 _is_queued(each)
-                and not each.is_leased(now)
+                and not _is_leased(each, now, longest)
                 and each.expires_at is not None
                 and each.expires_at <= now
             )
         )
         return sorted(found, key=lambda each: each.expires_at or now)[:limit]
+
+    def early(self, now: datetime, limit: int) -> Sequence[Delivery]:
+        found = self._select(
+            lambda each: _is_queued(each) and each.expires_at is not None and each.accepted_at > now
+        )
+        return sorted(found, key=lambda each: each.expires_at or now, reverse=True)[:limit]
 
     def leased(self) -> Sequence[Delivery]:
         return self._select(lambda each: _is_queued(each) and each.leased_until is not None)
@@ -294,9 +327,42 @@ class MemoryRows:
         found = [(key, entry) for key, (_, entry) in self._logs.items() if key > after]
         return found[:limit]
 
+    def forget(self, before: datetime, limit: int) -> int:
+        threads = {
+            self._messages[each.message.id][1]
+            for each in self._deliveries.values()
+            if _is_open(each)
+        }
+        old = [
+            key
+            for key, (_, thread) in self._messages.items()
+            if self._accepted[key] < before and thread not in threads
+        ]
+        gone = set(sorted(old, key=lambda key: self._accepted[key])[:limit])
+        for key in gone:
+            del self._messages[key], self._accepted[key]
+        self._receipts = [each for each in self._receipts if each.message_id not in gone]
+        for number, each in tuple(self._deliveries.items()):
+            if each.message.id in gone:
+                del self._deliveries[number]
+        for number, (_, entry) in tuple(self._logs.items())[:limit]:
+            if entry.timestamp < before:
+                del self._logs[number]
+        return len(gone)
+
 
 def _is_queued(delivery: Delivery) -> bool:
     return delivery.state is ReceiptState.QUEUED
+
+
+def _is_leased(delivery: Delivery, now: datetime, longest: datetime) -> bool:
+    until = delivery.leased_until
+    return until is not None and now < until <= longest
+
+
+def _is_open(delivery: Delivery) -> bool:
+    is_task = delivery.message.type is MessageType.TASK_REQUEST
+    return delivery.state in (OPEN_TASK if is_task else OPEN)
 
 
 def _place(delivery: Delivery) -> tuple[int, int]:

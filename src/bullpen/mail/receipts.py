@@ -13,7 +13,16 @@ from bullpen.mail.errors import ImpossibleReceipt
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.messages import MessageType
 
-__all__ = ["DEAD_LETTERS", "IN_FLIGHT", "TRANSITIONS", "diagram", "outcome_of_reply", "steps"]
+__all__ = [
+    "DEAD_LETTERS",
+    "IN_FLIGHT",
+    "OPEN",
+    "OPEN_TASK",
+    "TRANSITIONS",
+    "diagram",
+    "outcome_of_reply",
+    "steps",
+]
 
 _S = ReceiptState
 
@@ -39,6 +48,10 @@ DEAD_LETTERS: Final = (_S.EXPIRED, _S.DEAD)
 """What ended before it was delivered, and can be sent again."""
 IN_FLIGHT: Final = (_S.INJECTED, _S.SUBMITTED)
 """What the agent may have had or not. It is never injected again without a look."""
+OPEN: Final = (_S.QUEUED,)
+"""Where something is still to become of any message."""
+OPEN_TASK: Final = (_S.QUEUED, *IN_FLIGHT, _S.SEEN)
+"""Where something is still to become of one that asks for an answer."""
 
 _OUTCOMES: Final = MappingProxyType(
     {

@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-__all__ = ["LEASE_SECONDS", "ReconnectPolicy"]
+__all__ = ["LEASE_SECONDS", "LONGEST_LEASE_SECONDS", "ReconnectPolicy"]
 
 LEASE_SECONDS = 30.0
 """Longer than any door takes to put a text in, or to say that it cannot."""
+LONGEST_LEASE_SECONDS = 600.0
+"""One that would end later is of a time before the clock was set back, and counts no more."""
 
 
 class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from sqlite3 import Connection
 from typing import TypeVar
 
 from bullpen.mail.ledger import Ledger, Rules
-from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered
+from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling
 from bullpen.mail.retries import LEASE_SECONDS
 from bullpen.model.deliveries import (
     CommunicationLog,
@@ -46,15 +46,26 @@ class SqliteMailboxes(Mailboxes):
         await self._writes.aclose()
 
     async def append(
-        self, message: Message, *, now: datetime, recipients: Iterable[str] | None = None
+        self,
+        message: Message,
+        *,
+        now: datetime,
+        recipients: Iterable[str] | None = None,
+        settling: Settling | None = None,
     ) -> Appended:
         names = None if recipients is None else tuple(recipients)
-        return await self._write(lambda ledger: ledger.append(message, now, names))
+        return await self._write(lambda ledger: ledger.append(message, now, names, settling))
 
     async def lease(
-        self, recipient: str, *, now: datetime, seconds: float = LEASE_SECONDS, limit: int = 1
+        self,
+        recipient: str,
+        *,
+        now: datetime,
+        seconds: float = LEASE_SECONDS,
+        limit: int = 1,
+        by: str = "",
     ) -> tuple[Delivery, ...]:
-        return await self._write(lambda ledger: ledger.lease(recipient, now, seconds, limit))
+        return await self._write(lambda ledger: ledger.lease(recipient, now, seconds, limit, by))
 
     async def record(
         self, delivery: Delivery, state: ReceiptState, *, now: datetime, evidence: Evidence
@@ -88,8 +99,14 @@ class SqliteMailboxes(Mailboxes):
             lambda ledger: ledger.settle(message_id, recipient, state, now, evidence)
         )
 
-    async def expire(self, *, now: datetime, limit: int = 500) -> tuple[Delivery, ...]:
-        return await self._write(lambda ledger: ledger.expire(now, limit))
+    async def expire(
+        self,
+        *,
+        now: datetime,
+        limit: int = 500,
+        tell: Callable[[Delivery], Message | None] = lambda _: None,
+    ) -> tuple[Delivery, ...]:
+        return await self._write(lambda ledger: ledger.expire(now, limit, tell))
 
     async def recover(self) -> Recovered:
         return await self._write(lambda ledger: ledger.recover())
@@ -159,6 +176,11 @@ class SqliteMailboxes(Mailboxes):
     ) -> tuple[tuple[int, CommunicationLog], ...]:
         return await self._database.read(
             lambda connection: tuple(MailRows(connection).logs(after, limit))
+        )
+
+    async def forget(self, *, before: datetime, limit: int = 500) -> int:
+        return await self._writes.write(
+            lambda connection: MailRows(connection).forget(before, limit)
         )
 
     async def _write(self, work: Callable[[Ledger], T]) -> T:

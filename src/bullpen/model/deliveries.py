@@ -82,6 +82,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     attempts_before: int = 0
     """How many of these were before it was sent again as a dead letter."""
     leased_until: datetime | None = None
+    leased_by: str = ""
+    """Through which door it is being handed over; empty if nobody puts it anywhere."""
     size: int = 0
     """In bytes, as accepted."""
 

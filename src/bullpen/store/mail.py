@@ -28,7 +28,7 @@ __all__ = ["MailRows"]
 
 _DELIVERY = """
     SELECT d.number, m.message, d.recipient, d.state, m.accepted_at, d.available_at, d.expires_at,
-           d.attempt, d.attempts_before, d.leased_until, m.size
+           d.attempt, d.attempts_before, d.leased_until, d.leased_by, m.size
     FROM delivery_v1 AS d JOIN message_v1 AS m USING (message_id)
 """
 # One call writes the same moment into several rows.
@@ -36,6 +36,10 @@ encode_time = lru_cache(maxsize=256)(encoding.encode_time)
 
 _QUEUED = "WHERE d.state = 'queued' AND d.recipient = ?"
 _IN_ORDER = "ORDER BY d.priority DESC, d.number LIMIT ?"
+_FREE = "(d.leased_until IS NULL OR d.leased_until <= ? OR d.leased_until > ?)"
+_IS_OPEN = """
+    d.state = 'queued' OR (o.type = 'task_request' AND d.state IN ('injected', 'submitted', 'seen'))
+"""  # as `mail.receipts` has it
 
 
 class MailRows:
@@ -105,7 +109,7 @@ class MailRows:
     def add_delivery(self, delivery: Delivery) -> Delivery:
         """Keep a delivery and return it with its number."""
         cursor = self._execute(
-            "INSERT INTO delivery_v1 VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO delivery_v1 VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 delivery.message.id,
                 delivery.recipient,
@@ -116,6 +120,7 @@ class MailRows:
                 delivery.attempt,
                 delivery.attempts_before,
                 _time_or_none(delivery.leased_until),
+                delivery.leased_by,
             ),
         )
         assert cursor.lastrowid is not None
@@ -125,7 +130,7 @@ class MailRows:
         """Keep what changed of a delivery."""
         self._execute(
             "UPDATE delivery_v1 SET state = ?, available_at = ?, expires_at = ?, attempt = ?,"
-            " attempts_before = ?, leased_until = ? WHERE number = ?",
+            " attempts_before = ?, leased_until = ?, leased_by = ? WHERE number = ?",
             (
                 delivery.state.value,
                 encode_time(delivery.available_at),
@@ -133,6 +138,7 @@ class MailRows:
                 delivery.attempt,
                 delivery.attempts_before,
                 _time_or_none(delivery.leased_until),
+                delivery.leased_by,
                 delivery.number,
             ),
         )
@@ -140,8 +146,8 @@ class MailRows:
     def refresh(self, delivery: Delivery) -> Delivery | None:
         """Return a delivery as it is by now, without reading its message again."""
         row = self._execute(
-            "SELECT state, available_at, expires_at, attempt, attempts_before, leased_until"
-            " FROM delivery_v1 WHERE number = ?",
+            "SELECT state, available_at, expires_at, attempt, attempts_before, leased_until,"
+            " leased_by FROM delivery_v1 WHERE number = ?",
             (delivery.number,),
         ).fetchone()
         if row is None:
@@ -154,6 +160,7 @@ class MailRows:
             attempt=row[3],
             attempts_before=row[4],
             leased_until=_read_time(row[5]),
+            leased_by=row[6],
         )
 
     def find_delivery(self, message_id: str, recipient: str) -> Delivery | None:
@@ -167,16 +174,17 @@ class MailRows:
         return self._select("WHERE d.message_id = ? ORDER BY d.number", message_id)
 
     def next_deliveries(
-        self, recipient: str, now: datetime, latest: datetime, limit: int
+        self, recipient: str, now: datetime, latest: datetime, longest: datetime, limit: int
     ) -> Sequence[Delivery]:
-        """Return what is queued, due and not leased, by priority and then by number."""
+        """Return what is queued, due, not leased and not too old, by priority, then by number."""
         condition = (
             f"{_QUEUED} AND (d.attempt = d.attempts_before"
             " OR d.available_at <= ? OR d.available_at > ?)"
-            f" AND (d.leased_until IS NULL OR d.leased_until <= ?) {_IN_ORDER}"
+            f" AND {_FREE} AND (d.expires_at IS NULL OR d.expires_at > ?) {_IN_ORDER}"
         )
         moment = encode_time(now)
-        return self._select(condition, recipient, moment, encode_time(latest), moment, limit)
+        times = (moment, encode_time(latest), moment, encode_time(longest), moment)
+        return self._select(condition, recipient, *times, limit)
 
     def waiting(self, recipient: str, limit: int) -> Sequence[Delivery]:
         """Return what is queued, by priority and then by number."""
@@ -199,14 +207,22 @@ class MailRows:
         )
         return count < 1 or self._execute(query, (recipient, count - 1)).fetchone() is not None
 
-    def expired(self, now: datetime, limit: int) -> Sequence[Delivery]:
+    def expired(self, now: datetime, longest: datetime, limit: int) -> Sequence[Delivery]:
         """Return what is queued, not leased, and past its time."""
         condition = (
             "WHERE d.state = 'queued' AND d.expires_at IS NOT NULL AND d.expires_at <= ?"
-            " AND (d.leased_until IS NULL OR d.leased_until <= ?) ORDER BY d.expires_at LIMIT ?"
+            f" AND {_FREE} ORDER BY d.expires_at LIMIT ?"
         )
         moment = encode_time(now)
-        return self._select(condition, moment, moment, limit)
+        return self._select(condition, moment, moment, encode_time(longest), limit)
+
+    def early(self, now: datetime, limit: int) -> Sequence[Delivery]:
+        """Return what is queued, can become too old, and was accepted later than now."""
+        condition = (
+            "WHERE d.state = 'queued' AND d.expires_at IS NOT NULL AND m.accepted_at > ?"
+            " ORDER BY d.expires_at DESC LIMIT ?"
+        )
+        return self._select(condition, encode_time(now), limit)
 
     def leased(self) -> Sequence[Delivery]:
         """Return what is queued and was leased, whether still or not."""
@@ -324,6 +340,37 @@ class MailRows:
         )
         return [(row[0], _log(row[1:])) for row in self._execute(query, (after, limit))]
 
+    # ------------------------------------------------------------------------------ forgetting
+
+    def forget(self, before: datetime, limit: int) -> int:
+        """Remove old messages of threads in which nothing is open, and old records of the log."""
+        moment = encode_time(before)
+        query = (
+            "SELECT m.message_id FROM message_v1 AS m WHERE m.accepted_at < ? AND NOT EXISTS ("
+            " SELECT 1 FROM message_v1 AS o JOIN delivery_v1 AS d USING (message_id)"
+            f" WHERE o.thread_id = m.thread_id AND ({_IS_OPEN}))"
+            " ORDER BY m.accepted_at, m.rowid LIMIT ?"
+        )
+        gone = [each for (each,) in self._execute(query, (moment, limit)).fetchall()]
+        of_message = "DELETE FROM {} WHERE message_id = ?"
+        of_delivery = (
+            "DELETE FROM receipt_v1 WHERE number IN"
+            " (SELECT number FROM delivery_v1 WHERE message_id = ?)"
+        )
+        for message_id in gone:
+            for statement in (
+                of_delivery,
+                of_message.format("delivery_v1"),
+                of_message.format("message_v1"),
+            ):
+                self._execute(statement, (message_id,))
+        self._execute(
+            "DELETE FROM communication_log_v1 WHERE timestamp < ? AND log_id IN"
+            " (SELECT log_id FROM communication_log_v1 ORDER BY log_id LIMIT ?)",
+            (moment, limit),
+        )
+        return len(gone)
+
 
 def _time_or_none(value: datetime | None) -> str | None:
     return None if value is None else encode_time(value)
@@ -345,7 +392,8 @@ def _delivery(row: Sequence[Any]) -> Delivery:
         attempt=row[7],
         attempts_before=row[8],
         leased_until=_read_time(row[9]),
-        size=row[10],
+        leased_by=row[10],
+        size=row[11],
     )
 
 
