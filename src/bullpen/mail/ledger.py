@@ -65,6 +65,7 @@ class Ledger:
     ) -> Appended:
         """Keep a message. See `Mailboxes.append`."""
         encoded = encode_message(message)
+        answered: Delivery | None = None
         if settling is not None:
             answered = self._find(message.reply_to or "", message.from_agent)
             steps(answered.state, settling.state)
@@ -80,7 +81,7 @@ class Ledger:
             assert known is not None, "there is one with its id or key"
             return known
         deliveries = tuple(self._deliver(message, name, now, len(encoded)) for name in names)
-        if settling is not None:
+        if settling is not None and answered is not None:
             self._advance(answered, settling.state, now, settling.evidence)
         else:
             self._settle_answered(message, names, now)

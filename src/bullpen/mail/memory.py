@@ -328,11 +328,8 @@ class MemoryRows:
         return found[:limit]
 
     def forget(self, before: datetime, limit: int) -> int:
-        threads = {
-            self._messages[each.message.id][1]
-            for each in self._deliveries.values()
-            if _is_open(each)
-        }
+        still_open = self._select(_is_open)
+        threads = {self._messages[each.message.id][1] for each in still_open}
         old = [
             key
             for key, (_, thread) in self._messages.items()

@@ -37,9 +37,16 @@ encode_time = lru_cache(maxsize=256)(encoding.encode_time)
 _QUEUED = "WHERE d.state = 'queued' AND d.recipient = ?"
 _IN_ORDER = "ORDER BY d.priority DESC, d.number LIMIT ?"
 _FREE = "(d.leased_until IS NULL OR d.leased_until <= ? OR d.leased_until > ?)"
-_IS_OPEN = """
-    d.state = 'queued' OR (o.type = 'task_request' AND d.state IN ('injected', 'submitted', 'seen'))
-"""  # as `mail.receipts` has it
+_FORGOTTEN = """
+    SELECT m.message_id FROM message_v1 AS m WHERE m.accepted_at < ? AND NOT EXISTS (
+        SELECT 1 FROM message_v1 AS o JOIN delivery_v1 AS d USING (message_id)
+        WHERE o.thread_id = m.thread_id AND (
+            d.state = 'queued'
+            OR (o.type = 'task_request' AND d.state IN ('injected', 'submitted', 'seen'))
+        )
+    )
+    ORDER BY m.accepted_at, m.rowid LIMIT ?
+"""  # what is open is as `mail.receipts` has it
 
 
 class MailRows:
@@ -345,13 +352,7 @@ class MailRows:
     def forget(self, before: datetime, limit: int) -> int:
         """Remove old messages of threads in which nothing is open, and old records of the log."""
         moment = encode_time(before)
-        query = (
-            "SELECT m.message_id FROM message_v1 AS m WHERE m.accepted_at < ? AND NOT EXISTS ("
-            " SELECT 1 FROM message_v1 AS o JOIN delivery_v1 AS d USING (message_id)"
-            f" WHERE o.thread_id = m.thread_id AND ({_IS_OPEN}))"
-            " ORDER BY m.accepted_at, m.rowid LIMIT ?"
-        )
-        gone = [each for (each,) in self._execute(query, (moment, limit)).fetchall()]
+        gone = [each for (each,) in self._execute(_FORGOTTEN, (moment, limit)).fetchall()]
         of_message = "DELETE FROM {} WHERE message_id = ?"
         of_delivery = (
             "DELETE FROM receipt_v1 WHERE number IN"
