@@ -394,6 +394,24 @@ async def test_a_turn_that_began_before_we_heard_is_told_as_well(heard: Any, hom
     assert told([turn for _, turn in found]) == [(None, DONE, ANSWER)]
 
 
+async def test_the_turn_before_the_one_that_began_before_we_heard_is_not_told(
+    heard: Any, home: Path
+) -> None:
+    ears, found = heard
+    recorded = (RECORDINGS / "copilot-hooks/events-told.jsonl").read_bytes()
+    lines = recorded.splitlines(keepends=True)
+    [*_, last] = [number for number, line in enumerate(lines) if _asks(line)]
+    path = home / "journal.jsonl"
+    path.write_bytes(recorded + b"".join(lines[: last + 1]))  # it is asked once more
+    hook = {"hook_event_name": "agentStop", "sessionId": "s1", "transcriptPath": str(path)}
+    await ears.hear("c1", Provider.COPILOT, hook)
+    await asyncio.sleep(0.3)  # it has looked
+    assert found == []
+    append(path, b"".join(lines[last + 1 :]))
+    await eventually(lambda: bool(found))
+    assert told([turn for _, turn in found]) == [(None, DONE, ANSWER)]
+
+
 async def test_a_failure_of_codex_is_told_when_it_is_the_end(heard: Any, home: Path) -> None:
     ears, found = heard
     path = home / "journal.jsonl"

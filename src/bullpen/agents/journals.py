@@ -148,11 +148,13 @@ class Ears:
         await asyncio.gather(*self._looks, return_exceptions=True)
 
     async def _look(self, agent: str, provider: Provider, journal: Journal) -> None:
-        """Look for the end of a turn that is said to be over."""
+        """Look for the end of a turn that is said to be over: the last one that has begun."""
+        turns: list[Turn] = []
         for look in range(LOOKS):
             if look:
                 await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
-            ended = [turn for turn in await journal.read() if turn.end is not None]
+            turns = _last_of(turns + await journal.read())
+            ended = [turn for turn in turns if turn.end is not None]
             if not ended and provider is Provider.GEMINI and journal.said is not None:
                 ended = [journal.said]
             if ended:
@@ -169,6 +171,12 @@ class Ears:
         if len(self._journals) > SESSIONS_HEARD:
             del self._journals[next(iter(self._journals))]
         return journal
+
+
+def _last_of(turns: list[Turn]) -> list[Turn]:
+    """Leave out what was told before the last prompt: it is of turns that are long over."""
+    begins = [index for index, turn in enumerate(turns) if turn.prompt is not None]
+    return turns[begins[-1] :] if begins else turns
 
 
 # ---------------------------------------------------------------------------------- where they are
