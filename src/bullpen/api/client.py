@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ import msgspec
 from bullpen.api import methods
 from bullpen.api.errors import DaemonUnavailable, ProtocolMismatchError
 from bullpen.api.runtime import Paths
+from bullpen.api.talk import TaskChanged, TaskOutput
 from bullpen.connection import (
     AddressError,
     Builder,
@@ -154,6 +155,10 @@ class Client:
     def is_closed(self) -> bool:
         """Whether the daemon, or we, have hung up."""
         return self._connection.is_closed
+
+    async def wait_closed(self) -> None:
+        """Wait until the daemon, or we, have hung up."""
+        await self._connection.wait_closed()
 
     # -------------------------------------------------------------------------------- requests
 
@@ -295,6 +300,10 @@ class Client:
         finally:
             unread.end()
 
+    def on_task(self, hear: Callable[[TaskChanged | TaskOutput], None]) -> None:
+        """Have somebody told what is told of tasks, in order; `WatchTasks` says of which."""
+        self._unread.hear_task = hear
+
     async def _list_everything(self, version: int) -> Resync:
         """List everything, after `version` was told: so nothing in it is older than that."""
         panes, sessions, agents, summary = await asyncio.gather(
@@ -313,6 +322,7 @@ class _Unread:
         self._is_wanted = False
         self._is_new = asyncio.Event()
         self._closed: ConnectionClosed | None = None
+        self.hear_task: Callable[[TaskChanged | TaskOutput], None] = lambda _: None
 
     @property
     def builder(self) -> Builder:
@@ -323,6 +333,8 @@ class _Unread:
             .timeout(ANSWER_SECONDS)
             .on_notification(methods.StateChanged, self._state_changed)
             .on_notification(methods.SummaryChanged, self._summary_changed)
+            .on_notification(TaskChanged, lambda told, _: self.hear_task(told))
+            .on_notification(TaskOutput, lambda told, _: self.hear_task(told))
         )
 
     def begin(self) -> None:

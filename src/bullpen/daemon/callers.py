@@ -26,6 +26,16 @@ class Callers:
         """Note in whose name a connection within our own process is."""
         self._known[connection] = _ancestry(pid) if pid else ()
 
+    def peer(self, connection: Connection) -> str:
+        """Return which peer from outside a connection within our process is for; often none."""
+        transport = connection.transport
+        return transport.peer if isinstance(transport, InsideTransport) else ""
+
+    def is_boss(self, connection: Connection) -> bool:
+        """Whether such a peer was let in to control agents."""
+        transport = connection.transport
+        return isinstance(transport, InsideTransport) and transport.is_boss
+
     async def ancestry(self, connection: Connection) -> tuple[int, ...]:
         """Return the process that connected and those above it; nothing if that is not known."""
         known = self._known.get(connection)

@@ -314,8 +314,10 @@ class Daemon:
     async def _accompany(self, companion: Companion) -> None:
         """Let something serve beside us; that it cannot is no reason to end."""
 
-        def open_client(pid: int) -> AbstractAsyncContextManager[Client]:
-            return open_inside(self.service.builder, pid)
+        def open_client(
+            pid: int, *, peer: str = "", is_boss: bool = False
+        ) -> AbstractAsyncContextManager[Client]:
+            return open_inside(self.service.builder, pid, peer=peer, is_boss=is_boss)
 
         try:
             await companion(open_client, self._paths, self._settings)

@@ -323,6 +323,8 @@ class Post:
         """
         if secret:
             return self.identities.who(secret)
+        if peer := self.callers.peer(context.connection):
+            return peer
         return self.contacts.of_process(await self.callers.ancestry(context.connection)) or USER
 
 

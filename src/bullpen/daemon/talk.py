@@ -14,7 +14,7 @@ from bullpen.daemon.watching import TaskWatch
 from bullpen.daemon.wrappers import Wrapper
 from bullpen.mail.errors import MailError, MessageNotFound, RecipientUnknown, TaskOver
 from bullpen.mail.office import Draft
-from bullpen.mail.policy import USER, Authority
+from bullpen.mail.policy import USER, Authority, is_guest
 from bullpen.mail.tasks import states_of, task_of
 from bullpen.mail.timeouts import answer_timeout
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState, TaskQuery
@@ -93,10 +93,13 @@ class TalkService:
 
     async def _require(self, authority: Authority, secret: str, context: Context, what: str) -> str:
         name = await self._post.who(secret, context)
-        if self._post.policy.authority(name) < authority:
+        own = self._post.policy.authority(name)
+        if not secret and self._post.callers.is_boss(context.connection):
+            own = max(own, Authority.BOSS)
+        if own < authority:
             raise ApiError(
                 Reason.NOT_PERMITTED,
-                f"{name} is a {self._post.policy.authority(name).name.lower()} and may not {what}",
+                f"{name} is a {own.name.lower()} and may not {what}",
                 agent_id=name,
                 needed=authority.name.lower(),
             )
@@ -105,7 +108,7 @@ class TalkService:
     async def _list_contacts(self, *_: object) -> tuple[talk.Contact, ...]:
         backlog = await self._mailboxes.backlog()
         names = {each.name for each in self._contacts.everybody()}
-        names |= {name for name in backlog if name != USER}
+        names |= {name for name in backlog if name != USER and not is_guest(name)}
         return tuple(self._contact(name, backlog.get(name, 0)) for name in sorted(names))
 
     def _contact(self, name: str, waiting: int) -> talk.Contact:

@@ -35,7 +35,7 @@ from bullpen.connection import (
     TypedRequest,
 )
 from bullpen.daemon.identity import IdentityBook
-from bullpen.mail.policy import USER
+from bullpen.mail.policy import GUEST, USER
 from bullpen.model.events import SESSION_ENDED, activity_event
 from bullpen.model.observations import Observation, Origin
 from bullpen.model.reasons import Reason
@@ -51,7 +51,7 @@ R = TypeVar("R")
 ANSWER_SECONDS = 5.0
 RETURN_SECONDS = 60.0  # a wrapper that lost us comes back within a few
 LONGEST_NAME = 64
-OUR_NAMES = frozenset({USER, "bullpen", "mailbox", "all"})
+OUR_NAMES = frozenset({USER, GUEST, "bullpen", "mailbox", "all"})
 
 
 class Wrapper:

@@ -22,7 +22,7 @@ from bullpen.mail.doors import Door, Handed, Handover, Rung
 from bullpen.mail.errors import ImpossibleReceipt, LeaseLost, MailError, MessageNotFound
 from bullpen.mail.in_hand import InHand, Patience
 from bullpen.mail.mailboxes import MAILBOX, Mailboxes
-from bullpen.mail.policy import USER
+from bullpen.mail.policy import USER, is_guest
 from bullpen.mail.receipts import IN_FLIGHT
 from bullpen.mail.signals import Signals
 from bullpen.mail.turning import ON_SIGHT, failure_reply, is_about, reply_of_turn
@@ -157,8 +157,8 @@ class Courier:
 
     def wake(self, agent: str) -> None:
         """Look at an agent again: it has mail, or something about it became different."""
-        if agent == USER:
-            return  # people fetch theirs
+        if agent == USER or is_guest(agent):
+            return  # they fetch theirs
         event = self._woken.setdefault(agent, asyncio.Event())
         event.set()
         if self._tasks is not None and agent not in self._workers:

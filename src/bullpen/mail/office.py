@@ -29,6 +29,7 @@ from bullpen.mail.policy import (
     Policy,
     Refusal,
     continue_chain,
+    is_guest,
     rate_refusal,
     take,
 )
@@ -111,7 +112,10 @@ class PostOffice:
     async def append(self, message: Message, names: Sequence[str] | None = None) -> Appended:
         """Keep a message that nothing is to be asked about any more: one of our own."""
         appended = await self._mailboxes.append(message, now=self._now(), recipients=names)
-        if message.reply_to in self._awaited and outcome_of_reply(message.type) is not None:
+        is_awaited = (
+            message.reply_to in self._awaited and outcome_of_reply(message.type) is not None
+        )
+        if is_awaited or is_guest(message.to_agent):
             await self.see(message)
         keys = {message.id, *(each.recipient for each in appended.deliveries)}
         self._signals.tell(*keys, *([message.reply_to] if message.reply_to else []))
@@ -197,8 +201,8 @@ class PostOffice:
             if not names:
                 raise NobodyListens(message.topic)
             return names
-        if message.to_agent == USER:
-            return [USER]
+        if message.to_agent == USER or (is_guest(message.to_agent) and message.reply_to):
+            return [message.to_agent]
         found = self._directory.find(message.to_agent)
         if found is None:
             others = [each.name for each in self._directory.everybody()][:NAMES_SHOWN]

@@ -24,6 +24,7 @@ from bullpen.model.messages import (
 from bullpen.model.reasons import Reason
 
 __all__ = [
+    "GUEST",
     "USER",
     "Authority",
     "Bucket",
@@ -32,12 +33,24 @@ __all__ = [
     "RateLimit",
     "Refusal",
     "continue_chain",
+    "is_guest",
     "rate_refusal",
     "take",
 ]
 
 USER = "user"
 """The person, as an address."""
+
+GUEST = "a2a"
+"""Who asks through a server of ours and is neither an agent of ours nor the user."""
+
+
+def is_guest(name: str) -> bool:
+    """Whether somebody is a guest: he looks for answers where he asked, and has no mailbox.
+
+    A guest with a name is `a2a:` and that name.
+    """
+    return name == GUEST or name.startswith(f"{GUEST}:")
 
 
 class Authority(IntEnum):
