@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullpen.mail.turning import is_about, reply_of_turn
+from bullpen.mail.turning import is_about, reply_of_turn, since_asked
 from bullpen.model.messages import MessageType
 from bullpen.model.turns import Turn, TurnEnd
 from tests.mail.samples import T0, message
@@ -28,6 +28,22 @@ def test_two_long_messages_that_begin_alike_are_told_apart() -> None:
     one, other = ("x" * 5000 + each for each in ("one", "other"))
     assert is_about(one, message(content=one))
     assert not is_about(one, message(content=other))
+
+
+@pytest.mark.requirement("talk:restart")
+def test_of_a_journal_only_what_came_after_the_message_is_of_it() -> None:
+    def asked(prompt: str) -> Turn:
+        return Turn(by="journal", prompt=prompt)
+
+    def done(text: str) -> Turn:
+        return Turn(by="journal", end=TurnEnd.DONE, text=text)
+
+    sent = message(content="count the files")
+    told = [asked("[from boss] count the files"), done("3"), asked("and now?"), done("4")]
+    assert since_asked(told, sent) == told
+    again = [*told, asked("[from boss] count the files")]
+    assert since_asked(again, sent) == again[-1:]
+    assert since_asked(told[1:], sent) == ()
 
 
 def test_what_an_agent_said_is_the_answer_word_by_word() -> None:

@@ -8,7 +8,7 @@ servers or screens, is handed on to the courier by the name of the agent.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bullpen.agents.journals import JOURNALS, Ears, Journal, find_journal
@@ -22,9 +22,12 @@ from bullpen.daemon.doors.opencode import OpencodeDoor
 from bullpen.daemon.doors.tmux import TmuxDoor
 from bullpen.daemon.post import Post
 from bullpen.daemon.wrappers import Wrapper
+from bullpen.mail.turning import since_asked
 from bullpen.model.deliveries import Delivery
+from bullpen.model.messages import Message
 from bullpen.model.observations import Origin
 from bullpen.model.states import Activity, Provider
+from bullpen.model.turns import Turn
 from bullpen.model.views import PaneState
 from bullpen.observe.snapshot import Rules
 
@@ -33,7 +36,7 @@ __all__ = ["Reach"]
 logger = logging.getLogger("bullpen.mail")
 
 READ_SECONDS = 0.5  # between two looks into a journal
-LINES_BEFORE = 100  # of a journal that was found only after its agent had been given something
+LINES_BEFORE = 1000  # of a journal that was found only after its agent had been given something
 
 
 class Reach:
@@ -157,19 +160,24 @@ class Reach:
         if (before := self._reading.pop(agent, None)) is not None:
             before.cancel()
         is_new = delivery.attempt > 0 and delivery.state == "queued"
-        reading = self._read(agent, provider, is_new=is_new)
+        reading = self._read(agent, provider, delivery.message, is_new=is_new)
         self._reading[agent] = asyncio.create_task(reading, name=f"journal:{agent}")
 
-    async def _read(self, agent: str, provider: Provider, *, is_new: bool) -> None:
+    async def _read(
+        self, agent: str, provider: Provider, message: Message, *, is_new: bool
+    ) -> None:
         """Tell what a journal tells, until the agent's turn is over."""
         journal: Journal | None = None
         while True:
-            if journal is None and (path := await self._journal_of(agent, provider)) is not None:
-                journal = Journal(provider, path, last_lines=0 if is_new else LINES_BEFORE)
-            is_new = False  # what is found later has begun with what the agent was given
+            turns: Sequence[Turn] = ()
             if journal is not None:
-                for turn in await journal.read():
-                    self._post.hear(agent, turn)
+                turns = await journal.read()
+            elif (path := await self._journal_of(agent, provider)) is not None:
+                journal = Journal(provider, path, last_lines=0 if is_new else LINES_BEFORE)
+                turns = since_asked(await journal.read(), message)
+            is_new = False  # what is found later has begun with what the agent was given
+            for turn in turns:
+                self._post.hear(agent, turn)
             await asyncio.sleep(READ_SECONDS)
 
     async def _journal_of(self, agent: str, provider: Provider) -> Any:

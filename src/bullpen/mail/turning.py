@@ -4,12 +4,13 @@ A turn is a message's own if the agent was asked just that. How its end is known
 program itself tells is believed at once; what a screen shows only if nothing better will come.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from bullpen.model.messages import Message, MessageMetadata, MessageType
 from bullpen.model.turns import Turn, TurnEnd
 
-__all__ = ["ON_SIGHT", "failure_reply", "is_about", "reply_of_turn"]
+__all__ = ["ON_SIGHT", "failure_reply", "is_about", "reply_of_turn", "since_asked"]
 
 ON_SIGHT = frozenset({"pty", "screen", "silence"})
 """Who only sees what the program shows."""
@@ -31,6 +32,19 @@ def is_about(prompt: str, message: Message) -> bool:
     wanted = _squeezed(message.content)
     asked = _squeezed(prompt)
     return bool(wanted) and wanted[:_COMPARED] in asked and wanted[-_COMPARED:] in asked
+
+
+def since_asked(turns: Sequence[Turn], message: Message) -> Sequence[Turn]:
+    """Return what was told since an agent was last asked this; nothing if it was not.
+
+    What was told before is of other turns, whoever reads it now for the first time.
+    """
+    asked = [
+        index
+        for index, turn in enumerate(turns)
+        if turn.prompt is not None and is_about(turn.prompt, message)
+    ]
+    return turns[asked[-1] :] if asked else ()
 
 
 def reply_of_turn(
