@@ -83,7 +83,7 @@ class Tui:
     def run(self) -> None:
         self.paint("╭─── Claude Code v2.1.197 ───╮", "│ Welcome back! │", "╰─────╯", "")
         if self.options.late:
-            time.sleep(0.5)
+            time.sleep(2)
             termios.tcflush(0, termios.TCIFLUSH)  # it does not listen yet
         self.write("\x1b[?2004h")
         while True:

@@ -15,7 +15,7 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -177,6 +177,49 @@ class PtyProcess(asyncio.SubprocessProtocol):
                     return b""
         return b""
 
+    async def pump(self, take: Callable[[bytes], Awaitable[None] | None]) -> None:
+        """Hand all that the program writes to a function, piece by piece, until the end.
+
+        If it returns something to wait for, nothing is read until then. It is called by the loop
+        itself, which is what makes this faster than to `read` again and again.
+        """
+        async with self._reading:
+            while self._fd >= 0:
+                fd, stopped = self._fd, _Stopped(self._loop)
+                self._waiters.add(stopped.future)
+                self._loop.add_reader(fd, self._hand_over, fd, take, stopped)
+                try:
+                    await stopped.future
+                finally:
+                    self._waiters.discard(stopped.future)
+                    if self._fd >= 0:
+                        self._loop.remove_reader(fd)
+                if stopped.by is None:
+                    return
+                await stopped.by
+
+    def _hand_over(
+        self, fd: int, take: Callable[[bytes], Awaitable[None] | None], stopped: "_Stopped"
+    ) -> None:
+        if stopped.future.done():
+            return
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            data = b""
+            if error.errno != errno.EIO:  # so Linux says that nobody is left
+                stopped.future.set_exception(error)
+                return
+        try:
+            stopped.by = take(data) if data else None
+        except Exception as error:  # what fails in a callback would be nobody's  # noqa: BLE001
+            stopped.future.set_exception(error)
+            return
+        if stopped.by is not None or not data:
+            stopped.future.set_result(None)
+
     async def write(self, data: bytes) -> None:
         """Type bytes, whole and in the order of the calls; wait while the program does not read.
 
@@ -330,6 +373,14 @@ class PtyProcess(asyncio.SubprocessProtocol):
         except PermissionError:  # so macOS says of a group of which only a zombie is left
             self._has_group = not self._exited.is_set()
         return self._has_group
+
+
+class _Stopped:
+    """Why handing over stopped: to wait for something, or since there will be no more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.future: asyncio.Future[None] = loop.create_future()
+        self.by: Awaitable[None] | None = None
 
 
 def _environment(given: Mapping[str, str] | None, term: str) -> dict[str, str]:

@@ -50,7 +50,7 @@ class WrappedAgent:
         self.terminal = AgentTerminal(
             columns,
             rows,
-            shows=None if user is None else user.write,
+            shows=user,
             paints=options.is_painted or user is None,
         )
         self._options = options

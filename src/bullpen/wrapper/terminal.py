@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 from bullpen.errors import BullpenError
@@ -21,19 +21,25 @@ if TYPE_CHECKING:
     from bullpen.terminal.emulator import Emulator
     from bullpen.terminal.rules.screen import Screen
 
-__all__ = ["AgentTerminal", "Output", "Subscription"]
+__all__ = ["AgentTerminal", "Glass", "Subscription"]
 
 logger = logging.getLogger("bullpen.wrapper")
 
 PIECE_BYTES = 4096  # painted at once: a tenth of a millisecond, or a few where it is done in Python
-READS_AT_ONCE = 16  # before others in the loop have their turn
 MOST_UNPAINTED = 4 * 2**20  # bytes while the emulator is still being loaded; then the program waits
 MOST_BEHIND = 2 * 2**20  # bytes that somebody attached has not read
 ANSWER_SECONDS = 1.0
 HISTORY_LINES = 2000  # that left the screen: replies are longer than a screen
 
-Output = Callable[[bytes], Awaitable[None]]
-"""The user's terminal."""
+
+class Glass(Protocol):
+    """The user's terminal."""
+
+    def write_now(self, data: bytes) -> int:
+        """Show bytes as far as that needs no waiting; return how many."""
+
+    async def write(self, data: bytes) -> None:
+        """Show bytes, however long that takes."""
 
 
 class Watcher(Protocol):
@@ -92,7 +98,7 @@ class Subscription:
 class AgentTerminal:
     """The terminal of a program, once it is started by `attach`."""
 
-    def __init__(self, columns: int, rows: int, *, shows: Output | None, paints: bool) -> None:
+    def __init__(self, columns: int, rows: int, *, shows: Glass | None, paints: bool) -> None:
         self.columns = columns
         self.rows = rows
         self.context = OutputContext()
@@ -104,6 +110,7 @@ class AgentTerminal:
         """The offset behind the last byte that the emulator was given."""
         self.last_output = 0.0
         """By the loop's clock."""
+        self._loop = asyncio.get_running_loop()
         self._shows = shows
         self._paints = paints
         self._unpainted = bytearray()
@@ -169,31 +176,60 @@ class AgentTerminal:
             early, self._unpainted = bytes(self._unpainted), bytearray()
             self._loaded.set()
             await self._feed(early)
-        if self.watcher is not None:
-            self.watcher.note_output()
+        self._note()
 
     async def run(self, process: PtyProcess) -> None:
         """Pass on what the program writes, until nobody has its terminal open any more."""
-        loop = asyncio.get_running_loop()
-        reads = 0
-        while data := await process.read():
-            self.last_output = loop.time()
-            await self.show(data)
-            self.context.feed(data)
-            if self._paints:
-                await self._paint(data)
-            if self.watcher is not None:
-                self.watcher.note_output()
-            reads += 1
-            if reads % READS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        await process.pump(self._take)
+
+    def _take(self, data: bytes) -> Awaitable[None] | None:
+        """Pass on a piece; return what is to be waited for before the next one."""
+        self.last_output = self._loop.time()
+        shown = len(data) if self._shows is None else self._shows.write_now(data)
+        for subscription in tuple(self.subscriptions):
+            subscription.put(data)
+        self.context.feed(data)
+        if shown == len(data) and (not self._paints or self._paint_now(data)):
+            self._note()
+            return None
+        return self._catch_up(data, shown)
+
+    async def _catch_up(self, data: bytes, shown: int) -> None:
+        """Do with a piece what could not be done at once."""
+        if self._shows is not None and shown < len(data):
+            await self._shows.write(data[shown:])
+            if self._paints and self._paint_now(data):
+                self._note()
+                return
+        if self._paints:
+            await self._paint(data)
+        self._note()
+
+    def _note(self) -> None:
+        if self.watcher is not None:
+            self.watcher.note_output()
 
     async def show(self, data: bytes) -> None:
         """Show bytes to whoever looks, as they are. The program has nothing to do with it."""
         if self._shows is not None:
-            await self._shows(data)
+            await self._shows.write(data)
         for subscription in tuple(self.subscriptions):
             subscription.put(data)
+
+    def _paint_now(self, data: bytes) -> bool:
+        """Paint a piece, if that takes no time; return whether it did."""
+        emulator = self.emulator
+        is_next = self._loaded.is_set() and not self._painting.locked()
+        if emulator is None or not is_next or len(data) > PIECE_BYTES or self._shows is None:
+            return False
+        self.painted_end += len(data)
+        try:
+            emulator.feed(data)
+            emulator.take_answers()  # the user's terminal gives its own
+        except Exception:  # a native library, fed by anybody
+            logger.exception("the screen is not read any more")
+            self.emulator = None
+        return True
 
     async def _paint(self, data: bytes) -> None:
         if not self._loaded.is_set():

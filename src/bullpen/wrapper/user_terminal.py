@@ -115,6 +115,15 @@ class UserTerminal:
                 return b""
         return b""
 
+    def write_now(self, data: bytes) -> int:
+        """Show bytes as far as that needs no waiting; return how many."""
+        if self._writing.locked() or not self._is_open:
+            return 0
+        try:
+            return os.write(self._fd, data)
+        except OSError:
+            return 0
+
     async def write(self, data: bytes) -> None:
         """Show bytes as they are and whole, waiting while the terminal takes none.
 

@@ -330,3 +330,49 @@ def _is_gone(pid: int) -> bool:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+@pytest.mark.requirement("S-02")
+async def test_all_of_it_is_handed_over_and_who_needs_time_is_waited_for(tmp_path: Path) -> None:
+    data = os.urandom(2**20)
+    path = tmp_path / "data"
+    path.write_bytes(data)
+    taken = bytearray()
+    waiting = 0
+
+    async def think() -> None:
+        nonlocal waiting
+        waiting += 1
+        before = len(taken)
+        await asyncio.sleep(0.001)
+        assert len(taken) == before  # nothing is handed over meanwhile
+        waiting -= 1
+
+    def take(piece: bytes) -> asyncio.Future[None] | None:
+        assert not waiting
+        taken.extend(piece)
+        return asyncio.ensure_future(think()) if len(taken) % 5 == 0 else None
+
+    async with await PtyProcess.spawn(["cat", path], is_raw=True) as process:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await process.pump(take)
+    assert taken == data
+
+
+async def test_what_fails_while_it_is_handed_over_is_told_to_who_wanted_it() -> None:
+    def take(piece: bytes) -> None:
+        raise ValueError(piece)
+
+    async with await PtyProcess.spawn(["echo", "hi"]) as process:
+        async with asyncio.timeout(WAIT_SECONDS):
+            with pytest.raises(ValueError, match="hi"):
+                await process.pump(take)
+
+
+async def test_handing_over_ends_when_the_terminal_is_closed() -> None:
+    async with await PtyProcess.spawn(["sleep", "60"]) as process:
+        handing = asyncio.create_task(process.pump(lambda _: None))
+        await asyncio.sleep(0)
+        process.close()
+        async with asyncio.timeout(WAIT_SECONDS):
+            await handing
