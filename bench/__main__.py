@@ -25,6 +25,11 @@ ROWS = {
     "idle-cost": "bench.observe_idle",
     "observations-soak": "bench.observe_soak",
     "emulation": "bench.emulation",
+    "mail-accept": "bench.mail_accept",
+    "mail-end-to-end": "bench.mail_end_to_end",
+    "wrapped-tasks": "bench.wrapped_tasks",
+    "wrapper-cost": "bench.wrapper_cost",
+    "talk-startup": "bench.talk_startup",
 }
 
 
