@@ -42,6 +42,17 @@ def told(turns: list[Turn]) -> list[Told]:
 
 
 @pytest.mark.requirement("mail:journals")
+def test_an_end_tells_what_was_asked_in_its_turn() -> None:
+    told = ToldTurn("a journal")
+    told.prompt("count the files")
+    told.joined("and the lines")
+    assert told.so_far().asked == ("count the files", "and the lines")
+    assert told.end(INTERRUPTED).asked == told.end(DONE).asked == told.so_far().asked
+    told.prompt("thank you")
+    assert told.end(DONE).asked == ("thank you",)
+
+
+@pytest.mark.requirement("mail:journals")
 def test_a_transcript_of_claude_tells_also_what_no_hook_does() -> None:
     assert told(read(Provider.CLAUDE, "claude/transcript-turns.jsonl")) == [
         ("<<presleep 1 | say hello>>", None, ""),

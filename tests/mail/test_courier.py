@@ -280,6 +280,24 @@ async def test_only_work_is_interrupted(activity: Activity, interrupts: bool) ->
         assert bool(door.interrupted) is interrupts
 
 
+@pytest.mark.requirement("talk:receipts")
+async def test_an_end_that_tells_what_was_asked_ends_nothing_else() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        message_id = await room.send("bob", "do it")
+        await room.becomes(message_id, S.SUBMITTED)
+        room.courier.hear("bob", Turn(by="pty", prompt="do it"))
+        await room.becomes(message_id, S.SEEN)
+        before = Turn(by="copilot", end=TurnEnd.INTERRUPTED, asked=("[from user] something else",))
+        room.courier.hear("bob", before)
+        own = ("something else", "[from user]\ndo it")
+        room.courier.hear("bob", Turn(by="copilot", end=TurnEnd.DONE, text="did", asked=own))
+        await room.becomes(message_id, S.ANSWERED)
+        answer = await room.answer(message_id)
+        assert answer is not None
+        assert answer.content == "did"
+
+
 @pytest.mark.requirement("talk:urgent")
 async def test_an_urgent_message_interrupts_the_turn_of_another_one() -> None:
     door = ScriptedDoor(Rung.PTY, "bob")

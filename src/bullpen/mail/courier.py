@@ -382,6 +382,8 @@ class Courier:
 
     def _is_of_another(self, agent: str, in_hand: InHand, turn: Turn) -> bool:
         """Whether an end is that of another turn: of the one before, told again by a slower one."""
+        if turn.asked and not any(is_about(each, in_hand.message) for each in turn.asked):
+            return True
         if not turn.turn_id:
             return False
         if in_hand.turn_id:

@@ -27,6 +27,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """How it ended; None if this tells of a beginning."""
     text: str = ""
     """What the agent said at the end, whole; or the error."""
+    asked: tuple[str, ...] = ()
+    """Of an end: what the agent was asked in this turn, as far as its teller knows."""
     thinking: str = ""
     session_id: str = ""
     turn_id: str = ""

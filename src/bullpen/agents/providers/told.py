@@ -8,6 +8,8 @@ from bullpen.model.turns import Turn, TurnEnd
 
 __all__ = ["JournalReader", "ToldTurn"]
 
+MOST_ASKED: Final = 16  # in one turn
+
 _BETWEEN: Final = "\n\n"
 
 
@@ -34,6 +36,7 @@ class ToldTurn:
         self.text = ""
         self.has_prompt = False
         self._by = by
+        self._asked: deque[str] = deque(maxlen=MOST_ASKED)
         self._thoughts: deque[str] = deque()
         self._size = 0
 
@@ -46,11 +49,13 @@ class ToldTurn:
         """Begin a turn with what the agent was asked."""
         self.forget()
         self.has_prompt = True
+        self._asked.clear()  # not with the end: it may be told in two ways
         self.turn_id = turn_id or self.turn_id
         return self.joined(text)
 
     def joined(self, text: str) -> Turn:
         """Tell what the agent was asked beside, while it worked."""
+        self._asked.append(text)
         return Turn(by=self._by, prompt=text, session_id=self.session_id, turn_id=self.turn_id)
 
     def think(self, text: str) -> None:
@@ -76,6 +81,7 @@ class ToldTurn:
             end=end,
             text=self.text if text is None else text,
             thinking=self.thinking,
+            asked=tuple(self._asked),
             session_id=self.session_id,
             turn_id=self.turn_id,
         )
