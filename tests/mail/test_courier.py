@@ -345,6 +345,19 @@ async def test_an_agent_that_is_not_ready_is_tried_again_and_nothing_counts() ->
         assert await room.history(message_id) == [S.ACCEPTED, S.QUEUED, S.INJECTED, S.SUBMITTED]
 
 
+@pytest.mark.requirement("talk:retry")
+async def test_what_can_never_be_put_in_is_given_up_at_once_and_the_next_one_goes_in() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    door.outcomes.append(Handover(Handed.REFUSED, "the line is too long for its terminal"))
+    async with Room.open(door) as room:
+        first, second = await room.send("bob", "one"), await room.send("bob", "two")
+        await room.becomes(first, S.DEAD)
+        await room.becomes(second, S.SUBMITTED)
+        answer = await room.answer(first)
+        assert answer is not None
+        assert answer.content == "the line is too long for its terminal"
+
+
 @pytest.mark.requirement("talk:queue")
 async def test_what_wants_no_answer_does_not_keep_the_next_one_waiting() -> None:
     door = ScriptedDoor(Rung.PTY, "bob")

@@ -293,6 +293,9 @@ class Courier:
                 await self._hear_end(agent, in_hand, in_hand.early)
             await self._look_after(agent, in_hand)
             return agent not in self._in_hand
+        if result.outcome is Handed.REFUSED:
+            await self.give_up(delivery, result.reason or "it cannot be put into the agent")
+            return True
         if delivery.state is _S.QUEUED and result.outcome is not Handed.UNSURE:
             self._let_go(agent)
             self._holding[agent] = result.reason or "the agent was not ready"

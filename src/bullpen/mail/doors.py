@@ -41,6 +41,8 @@ class Handed(StrEnum):
     """Nothing was put in. It can be tried again as soon as the agent is ready."""
     UNSURE = "unsure"
     """It may be in, or not. It is never put in again by itself."""
+    REFUSED = "refused"
+    """Nothing was put in, and this message never can be."""
     GONE = "gone"
     """There is nobody behind the door any more."""
 

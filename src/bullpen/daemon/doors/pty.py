@@ -15,6 +15,7 @@ _OUTCOMES = {
     "submitted": Handed.TAKEN,
     "not_ready": Handed.NOT_READY,
     "unsure": Handed.UNSURE,
+    "refused": Handed.REFUSED,
     "ended": Handed.GONE,
 }
 _BUSY = {
