@@ -184,10 +184,23 @@ class _PrivateFile(RotatingFileHandler):
         super().doRollover()
 
     def emit(self, record: logging.LogRecord) -> None:
-        lost = self.lost
-        super().emit(record)
-        if self.lost == lost:
+        try:
+            line = self.format(record) + self.terminator  # once: the library does it twice
+            if self.stream is None:
+                self.stream = self._open()
+            if self._is_full(self.stream.fileno(), len(line)):
+                self.doRollover()
+                self.stream = self._open()
+            self.stream.write(line)
+            self.stream.flush()
+        except Exception:  # noqa: BLE001 - whatever it is, it is counted
+            self.handleError(record)
+        else:
             self.trouble = ""
+
+    def _is_full(self, descriptor: int, more: int) -> bool:
+        found = os.fstat(descriptor)
+        return 0 < self.maxBytes <= found.st_size + more and stat.S_ISREG(found.st_mode)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
         self.lost += 1
