@@ -7,6 +7,7 @@ stops, the socket is closed and removed, and what is known is kept.
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import secrets
@@ -85,6 +86,8 @@ def run(options: DaemonOptions, companions: Sequence[Companion] = ()) -> int:
 async def _run(settings: Settings, paths: Paths, log: Log, companions: Sequence[Companion]) -> None:
     with stop_on_signals() as stop:
         async with Daemon(settings, paths, stop=stop, log=log, companions=companions):
+            gc.collect()
+            gc.freeze()  # what is there by now stays: to look through it again blocks the loop
             reason = await stop.wait()
             logger.info("stopping: %s", reason)
 
