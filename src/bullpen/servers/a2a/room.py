@@ -135,6 +135,16 @@ class Room:
         client = await self._client(caller)
         await client.request(talk.InterruptAgent(agent=agent, secret=caller.secret))
 
+    async def answer(self, caller: Caller, agent: str, text: str) -> None:
+        """Answer what an agent asks in its terminal, in the caller's name, as if it were typed.
+
+        Whether the caller may is asked of the daemon too: a peer never may.
+        """
+        caller.require(Scope.CONTROL)
+        client = await self._client(caller)
+        data = text.replace("\n", " ").encode() + b"\r"
+        await client.request(talk.SendKeys(agent=agent, data=data, secret=caller.secret))
+
     async def whose(self, secret: str) -> str | None:
         """Return which agent was given a secret; None if none that is here was."""
         client = await self._client()
@@ -296,7 +306,7 @@ class Room:
 
         found = self._clients.get((PEER, False))
         if found is not None and found.done() and not found.cancelled():
-            self._begin(tell())
+            self.begin(tell())
 
     def _hear(self, told: talk.TaskChanged | talk.TaskOutput) -> None:
         if isinstance(told, talk.TaskChanged):
@@ -317,7 +327,7 @@ class Room:
         found = self._clients.get((name, is_boss))
         if found is None:
             found = self._clients[name, is_boss] = asyncio.get_running_loop().create_future()
-            self._begin(self._hold(found, name, is_boss))
+            self.begin(self._hold(found, name, is_boss))
         return await asyncio.shield(found)
 
     async def _hold(self, opened: "asyncio.Future[Client]", name: str, is_boss: bool) -> None:
@@ -338,7 +348,8 @@ class Room:
                 for watcher in watchers:
                     watcher.end()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done that is not waited for. It ends with the room, and raises nothing."""
         task = self._group.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
