@@ -1,0 +1,372 @@
+"""What is asked of one agent, answered straight from the room.
+
+There is no store, queue or task here: a task is the daemon's, and how it looks in A2A's words is
+`mapping`. Whoever waits for one watches it; who goes away ends nothing but the watching.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import (
+    ExtendedAgentCardNotConfiguredError,
+    ExtensionSupportRequiredError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from google.protobuf.json_format import MessageToDict
+
+from bullpen.api.errors import reason_of
+from bullpen.api.talk import Contact
+from bullpen.connection import RpcError
+from bullpen.model.reasons import Reason
+from bullpen.model.tasks import Task, TaskState
+from bullpen.servers.a2a.room import ANONYMOUS, Caller, Output, Room, Scope
+from bullpen.servers.a2a.v1 import mapping
+from bullpen.servers.a2a.v1.card import extended_card_of
+from bullpen.servers.a2a.v1.errors import translated
+from bullpen.servers.a2a.v1.events import Event, Telling
+from bullpen.servers.a2a.v1.listing import page_of
+from bullpen.servers.a2a.v1.push import Push
+from bullpen.servers.a2a.v1.rules import Rules, rules_for
+
+__all__ = ["CALLER", "IS_LOCAL", "MAKE_CARD", "Handler"]
+
+logger = logging.getLogger("bullpen.a2a")
+
+CALLER = "caller"
+IS_LOCAL = "is_local"
+MAKE_CARD = "make_card"
+"""What a binding says of a request in the state of its context: who asks, whether from this
+machine, and how the card looks from there."""
+
+BLOCKING_SECONDS = 3600.0  # after which who waits is told how things stand
+MOST_LISTED = 500  # of our tasks in one look
+MOST_LOOKS = 10
+KNOWN_SECONDS = 5.0  # how long the profile of an agent is believed
+
+
+class Handler(RequestHandler):
+    """Answers for one agent."""
+
+    def __init__(self, room: Room, agent: str, push: Push | None = None) -> None:
+        self._room = room
+        self._agent = agent
+        self._push = push or Push()
+        self._rules: tuple[float, Rules] | None = None
+
+    async def contact(self) -> Contact:
+        """Return the agent.
+
+        Raises:
+            UnsupportedOperationError: it is gone.
+        """
+        with translated():
+            found = await self._room.contact(self._agent)
+        if found is None:
+            raise UnsupportedOperationError(f"there is no agent {self._agent}")
+        return found
+
+    async def rules(self) -> Rules:
+        """Return what holds for the agent."""
+        now = asyncio.get_running_loop().time()
+        if self._rules is None or self._rules[0] < now:
+            found = rules_for((await self.contact()).profile)
+            self._rules = (now + KNOWN_SECONDS, found)
+        return self._rules[1]
+
+    # ------------------------------------------------------------------------------------ sending
+
+    async def on_message_send(
+        self, params: pb.SendMessageRequest, context: ServerCallContext
+    ) -> pb.Task | pb.Message:
+        history_length = _history_length(params.configuration)
+        with translated():
+            earlier, turn = await self._send(params, context)
+            if not params.configuration.return_immediately:
+                turn = await self._settled(turn)
+        if turn.state.is_over and turn.answers and mapping.shape_of(turn.answers[-1]).is_message:
+            return mapping.answer_message(turn.answers[-1], earlier[0] if earlier else turn)
+        return mapping.task_of([*earlier, turn], history_length=history_length)
+
+    async def on_message_send_stream(
+        self, params: pb.SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Any]:
+        with translated():
+            earlier, turn = await self._send(params, context)
+            async with aclosing(self._events(earlier, turn)) as events:
+                async for event in events:
+                    yield event
+
+    async def _send(
+        self, params: pb.SendMessageRequest, context: ServerCallContext
+    ) -> tuple[list[Task], Task]:
+        """Send a message; return the turns of its task before it, and the one it is."""
+        rules = await self.rules()
+        caller = _caller(context, Scope.SEND)
+        text, kept = mapping.read_message(params.message, is_lenient=rules.takes_any_part)
+        requested = frozenset(context.requested_extensions)
+        if missing := rules.missing(requested, kept.message_id):
+            raise ExtensionSupportRequiredError(f"the extension {missing} is needed")
+        metadata = _struct(params, "metadata")
+        priority = mapping.priority_of(kept.metadata, metadata)
+        if params.configuration.HasField("task_push_notification_config"):
+            config = params.configuration.task_push_notification_config
+            self._push.check(config, is_local=_is_local(context))
+        turns = await self._turns(kept.task_id) if kept.task_id else []
+        if turns:
+            if rules.is_idempotent and (again := _sent_before(turns, kept)) is not None:
+                return turns[:again], turns[again]
+            self._check_follow_up(turns, kept)
+            kept = msgspec.structs.replace(kept, context_id=mapping.context_of(turns[0]))
+            if turns[-1].state is TaskState.INPUT_REQUIRED and not mapping.is_question(turns[-1]):
+                await self._room.answer(caller, self._agent, text)
+                return turns[:-1], await self._room.task(turns[-1].id)
+        first = turns[0] if turns else await self._last_in(kept.context_id)
+        turn = await self._room.send(
+            caller,
+            self._agent,
+            text,
+            priority=priority,
+            metadata={mapping.A2A: msgspec.to_builtins(kept)},
+            reply_to=first.id if first else None,
+            idempotency_key=f"a2a/{self._agent}/{kept.message_id}" if rules.is_idempotent else None,
+        )
+        self._tell_of(turns, turn, params.configuration, context)
+        return turns, turn
+
+    def _check_follow_up(self, turns: Sequence[Task], kept: mapping.Kept) -> None:
+        if kept.context_id and kept.context_id != mapping.context_of(turns[0]):
+            raise InvalidParamsError("message.contextId: the task belongs to another context")
+        if mapping.is_over(mapping.state_of(turns[-1])):
+            raise UnsupportedOperationError("the task is over; send a message without its id")
+
+    async def _last_in(self, context_id: str) -> Task | None:
+        """Return a task of a conversation that is to go on."""
+        if not context_id:
+            return None
+        found = await self._room.tasks(agent=self._agent, context_id=context_id, limit=1)
+        if not found:
+            recent = await self._room.tasks(agent=self._agent, limit=MOST_LISTED)
+            found = tuple(each for each in recent if mapping.context_of(each) == context_id)
+        return found[-1] if found else None
+
+    async def _settled(self, turn: Task) -> Task:
+        """Return a turn when it is over, or waits for somebody."""
+        with contextlib.suppress(TimeoutError):
+            async with (
+                asyncio.timeout(BLOCKING_SECONDS),
+                aclosing(self._room.watch(turn.id)) as told,
+            ):
+                async for each in told:
+                    if isinstance(each, Task):
+                        turn = each
+                        if each.state.is_over or each.state is TaskState.INPUT_REQUIRED:
+                            break
+        return turn
+
+    async def _events(self, earlier: Sequence[Task], turn: Task) -> AsyncGenerator[Event]:
+        """Yield what becomes of a task from now on, first how it is."""
+        async with aclosing(self._room.watch(turn.id)) as told:
+            telling: Telling | None = None
+            async for each in told:
+                if isinstance(each, Output):
+                    events = telling.say(each.text) if telling else iter(())
+                elif telling is None:
+                    telling = Telling(earlier, each)
+                    events = iter((telling.task(),))
+                else:
+                    events = telling.change(each)
+                for event in events:
+                    yield event
+                if telling is not None and telling.is_over:
+                    return
+
+    # ------------------------------------------------------------------------------------- asking
+
+    async def on_get_task(
+        self, params: pb.GetTaskRequest, context: ServerCallContext
+    ) -> pb.Task | None:
+        history_length = _history_length(params)
+        with translated():
+            _caller(context, Scope.READ)
+            return mapping.task_of(await self._turns(params.id), history_length=history_length)
+
+    async def on_list_tasks(
+        self, params: pb.ListTasksRequest, context: ServerCallContext
+    ) -> pb.ListTasksResponse:
+        with translated():
+            _caller(context, Scope.READ)
+            found: list[Task] = []
+            for _ in range(MOST_LOOKS):
+                before = found[-1].created_at if found else None
+                more = await self._room.tasks(agent=self._agent, before=before, limit=MOST_LISTED)
+                found.extend(more)
+                if len(more) < MOST_LISTED:
+                    break
+        return page_of(mapping.fold(found).values(), params)
+
+    async def on_cancel_task(
+        self, params: pb.CancelTaskRequest, context: ServerCallContext
+    ) -> pb.Task | None:
+        with translated():
+            caller = _caller(context, Scope.SEND)
+            turns = await self._turns(params.id)
+            if mapping.is_over(mapping.state_of(turns[-1])):
+                raise TaskNotCancelableError("the task is over")
+            for turn in reversed(turns):
+                if not turn.state.is_over:
+                    await self._cancel(caller, turn)
+            return mapping.task_of(await self._turns(params.id))
+
+    async def _cancel(self, caller: Caller, turn: Task) -> None:
+        try:
+            await self._room.cancel(caller, turn.id)
+        except RpcError as error:
+            # It is cancelled then, and its agent works on what nobody waits for.
+            if reason_of(error) != Reason.AGENT_UNREACHABLE.word:
+                raise
+
+    async def on_subscribe_to_task(
+        self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Any]:
+        with translated():
+            _caller(context, Scope.READ)
+            turns = await self._turns(params.id)
+            if mapping.is_over(mapping.state_of(turns[-1])):
+                raise UnsupportedOperationError("the task is over; nothing more will come of it")
+            async with aclosing(self._events(turns[:-1], turns[-1])) as events:
+                async for event in events:
+                    yield event
+
+    async def on_get_extended_agent_card(
+        self,
+        params: pb.GetExtendedAgentCardRequest,  # noqa: ARG002 - it has nothing but a tenant
+        context: ServerCallContext,
+    ) -> pb.AgentCard:
+        with translated():
+            _caller(context, Scope.READ)
+            contact = await self.contact()
+        make: Callable[[Contact, Rules], pb.AgentCard] | None = context.state.get(MAKE_CARD)
+        if make is None:
+            raise ExtendedAgentCardNotConfiguredError
+        return extended_card_of(make(contact, await self.rules()), contact)
+
+    async def _turns(self, task_id: str) -> list[Task]:
+        """Return the turns of a task, the oldest first.
+
+        Raises:
+            TaskNotFoundError: this agent has none of that id.
+        """
+        first = await self._room.find_task(task_id)
+        if first is None or first.recipient != self._agent or kept_task(first):
+            raise TaskNotFoundError(f"there is no task {task_id}")
+        thread = await self._room.tasks(
+            agent=self._agent, context_id=first.context_id, limit=MOST_LISTED
+        )
+        later = [each for each in thread if kept_task(each) == first.id]
+        return [first, *sorted(later, key=lambda each: each.created_at)]
+
+    # --------------------------------------------------------------------------- push notifications
+
+    def _tell_of(
+        self,
+        turns: Sequence[Task],
+        turn: Task,
+        configuration: pb.SendMessageConfiguration,
+        context: ServerCallContext,
+    ) -> None:
+        """Have those told of a new turn who asked for it, now or earlier."""
+        task_id = turns[0].id if turns else turn.id
+        if configuration.HasField("task_push_notification_config"):
+            config = configuration.task_push_notification_config
+            config.task_id = task_id
+            self._push.add(config, is_local=_is_local(context))
+        if self._push.configs(task_id):
+            self._room.begin(self._tell(task_id, turns, turn))
+
+    async def _tell(self, task_id: str, earlier: Sequence[Task], turn: Task) -> None:
+        try:
+            async with aclosing(self._events(earlier, turn)) as events:
+                await self._push.tell(task_id, events)
+        except Exception as error:  # noqa: BLE001 - nobody waits for it, and others go on
+            logger.warning("the push notifications of %s end: %s", task_id, type(error).__name__)
+
+    async def on_create_task_push_notification_config(
+        self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
+        with translated():
+            _caller(context, Scope.SEND)
+            turns = await self._turns(params.task_id)
+        had_some = bool(self._push.configs(params.task_id))
+        added = self._push.add(params, is_local=_is_local(context))
+        if not had_some and not turns[-1].state.is_over:
+            self._room.begin(self._tell(params.task_id, turns[:-1], turns[-1]))
+        return added
+
+    async def on_get_task_push_notification_config(
+        self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
+        with translated():
+            _caller(context, Scope.READ)
+            await self._turns(params.task_id)
+        return self._push.get(params.task_id, params.id)
+
+    async def on_list_task_push_notification_configs(
+        self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> pb.ListTaskPushNotificationConfigsResponse:
+        with translated():
+            _caller(context, Scope.READ)
+            await self._turns(params.task_id)
+        configs = self._push.configs(params.task_id)
+        return pb.ListTaskPushNotificationConfigsResponse(configs=configs)
+
+    async def on_delete_task_push_notification_config(
+        self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        with translated():
+            _caller(context, Scope.SEND)
+            await self._turns(params.task_id)
+        self._push.remove(params.task_id, params.id)
+
+
+def kept_task(turn: Task) -> str:
+    """Return the task that a turn goes on with; empty if it began one."""
+    return mapping.kept_of(turn.message).task_id
+
+
+def _sent_before(turns: Sequence[Task], kept: mapping.Kept) -> int | None:
+    ids = [mapping.kept_of(each.message).message_id for each in turns]
+    return ids.index(kept.message_id) if kept.message_id in ids else None
+
+
+def _caller(context: ServerCallContext, scope: Scope) -> Caller:
+    caller = context.state.get(CALLER, ANONYMOUS)
+    assert isinstance(caller, Caller)
+    caller.require(scope)
+    return caller
+
+
+def _is_local(context: ServerCallContext) -> bool:
+    return bool(context.state.get(IS_LOCAL, False))
+
+
+def _history_length(asked: pb.SendMessageConfiguration | pb.GetTaskRequest) -> int | None:
+    if not asked.HasField("history_length"):
+        return None
+    if asked.history_length < 0:
+        raise InvalidParamsError("historyLength: it is not negative")
+    return asked.history_length
+
+
+def _struct(message: Any, name: str) -> dict[str, Any]:
+    return dict(MessageToDict(getattr(message, name))) if message.HasField(name) else {}

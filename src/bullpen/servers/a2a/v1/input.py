@@ -1,0 +1,57 @@
+"""What is wrong with a request before anybody reads it as one of A2A.
+
+The SDK reads leniently: a word it does not know becomes none at all, and a number that has more
+digits than a float becomes another. Who sent it would never learn. So it is refused here.
+"""
+
+import json
+from typing import Any
+
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import InvalidParamsError, JSONParseError
+from starlette.requests import Request
+
+from bullpen.servers.a2a.v1.mapping import SAFE_INTEGER
+
+__all__ = ["check_json", "read_json"]
+
+DEEPEST = 100  # protobuf reads no deeper
+
+
+async def read_json(request: Request) -> Any:
+    """Return what was sent.
+
+    Raises:
+        JSONParseError: it is not JSON.
+    """
+    try:
+        body = json.loads((await request.body()).decode())
+        json.dumps(body, ensure_ascii=False).encode()  # lone surrogates are no characters
+    except (ValueError, RecursionError) as error:
+        raise JSONParseError("this is not JSON") from error
+    request._json = body
+    return body
+
+
+def check_json(body: Any, *, status: Any = None) -> None:
+    """See that nothing in it would be lost or changed by reading it.
+
+    Raises:
+        InvalidParamsError: something would.
+    """
+    if status is not None and status not in pb.TaskState.keys():  # noqa: SIM118 - not a mapping
+        raise InvalidParamsError(f"status: {str(status)[:40]!r} is no state of a task")
+    _check(body, 0)
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > DEEPEST:
+        raise InvalidParamsError("it is nested too deeply")
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > SAFE_INTEGER:
+        raise InvalidParamsError("a number above 2**53 would lose digits; send it as a string")
+    if isinstance(value, dict):
+        for each in value.values():
+            _check(each, depth + 1)
+    elif isinstance(value, list):
+        for each in value:
+            _check(each, depth + 1)
