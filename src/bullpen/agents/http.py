@@ -129,10 +129,11 @@ class HttpServer:
         method: str = "GET",
         body: Any = None,
         headers: Mapping[str, str] | None = None,
+        most_bytes: int | None = None,
     ) -> AsyncIterator["HttpEvents"]:
         """Follow a stream of events, each of them JSON, for the length of a block.
 
-        It ends with the connection, or if nothing comes for so many seconds.
+        It ends with the connection, or if nothing comes for so many seconds, or too much in all.
 
         Raises:
             HttpError: there is no such stream, or it is broken.
@@ -145,7 +146,8 @@ class HttpServer:
                     )
                 if status != 200:
                     raise HttpError(self.address, f"status {status}", was_sent=True)
-                yield HttpEvents(content, silence_seconds, answered.get("content-type", ""))
+                kind = answered.get("content-type", "")
+                yield HttpEvents(content, silence_seconds, kind, most_bytes)
         except (OSError, EOFError, ValueError) as error:
             raise HttpError(self.address, _words(error), was_sent=True) from error
 
@@ -249,8 +251,15 @@ class _Content:
 class HttpEvents:
     """Server-sent events, each of them JSON."""
 
-    def __init__(self, content: _Content, silence_seconds: float, content_type: str = "") -> None:
+    def __init__(
+        self,
+        content: _Content,
+        silence_seconds: float,
+        content_type: str = "",
+        most_bytes: int | None = None,
+    ) -> None:
         self.content_type = content_type
+        self._left = most_bytes
         self._content = content
         self._silence_seconds = silence_seconds
         self._events: deque[Any] = deque()
@@ -269,6 +278,10 @@ class HttpEvents:
         return self._events.popleft()
 
     def _feed(self, piece: bytes) -> None:
+        if self._left is not None:
+            self._left -= len(piece)
+            if self._left < 0:
+                raise ValueError("the stream is too long")
         *blocks, self._rest = (self._rest + piece).replace(b"\r\n", b"\n").split(b"\n\n")
         if len(self._rest) > MOST_BYTES:
             raise ValueError("an event is too long")
