@@ -30,6 +30,7 @@ from bullpen.mail.policy import USER, Policy, RateLimit
 from bullpen.mail.policy_file import read_policy
 from bullpen.mail.signals import Signals
 from bullpen.mail.sqlite import SqliteMailboxes
+from bullpen.mail.tasks import asks
 from bullpen.mail.timeouts import Timeouts
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.messages import Message, MessageType, message_size
@@ -248,7 +249,7 @@ class Post:
             *(message.from_agent, ", ".join(names), message.type, message.id, size),
         )
         logger.debug("%s says: %s", message.id, message.content)
-        if message.reply_to and message.type is not MessageType.PROGRESS:
+        if message.reply_to and (message.type is not MessageType.PROGRESS or asks(message)):
             self.courier.answered(message.reply_to, message.from_agent)
         for name in names:
             self.wake(name)

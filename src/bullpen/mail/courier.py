@@ -25,6 +25,7 @@ from bullpen.mail.mailboxes import MAILBOX, Mailboxes
 from bullpen.mail.policy import USER, is_guest
 from bullpen.mail.receipts import IN_FLIGHT
 from bullpen.mail.signals import Signals
+from bullpen.mail.tasks import asks
 from bullpen.mail.turning import ON_SIGHT, failure_reply, is_about, reply_of_turn
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState, TaskQuery
 from bullpen.model.messages import Message, MessageType
@@ -140,9 +141,16 @@ class Courier:
         recovered = await self._mailboxes.recover()
         seen = await self._mailboxes.tasks(TaskQuery(states=(_S.SEEN,)))
         for delivery in (*reversed(seen), *recovered.in_flight):
+            if await self._has_asked(delivery):
+                continue  # the agent is free until somebody answers it
             self._in_hand[delivery.recipient] = InHand(
                 delivery, None, self._now(), is_unsure=delivery.state in IN_FLIGHT
             )
+
+    async def _has_asked(self, delivery: Delivery) -> bool:
+        thread = await self._mailboxes.thread(delivery.message.id)
+        said = [each for each in thread if each.reply_to == delivery.message.id]
+        return bool(said) and asks(said[-1])
 
     async def _expire(self) -> None:
         try:

@@ -7,7 +7,7 @@ from bullpen.model.messages import Message, MessageType
 from bullpen.model.states import Activity
 from bullpen.model.tasks import Task, TaskState
 
-__all__ = ["STATES", "states_of", "task_of"]
+__all__ = ["STATES", "asks", "states_of", "task_of"]
 
 _S = ReceiptState
 
@@ -30,6 +30,11 @@ def states_of(state: TaskState) -> tuple[ReceiptState, ...]:
     near = {TaskState.INPUT_REQUIRED: TaskState.WORKING, TaskState.CANCELED: TaskState.FAILED}
     wanted = near.get(state, state)
     return tuple(receipt for receipt, found in STATES.items() if found is wanted)
+
+
+def asks(message: Message) -> bool:
+    """Whether an agent asks something by a message, and is free until somebody has answered it."""
+    return message.type is MessageType.PROGRESS and bool(message.metadata.extra.get("asks"))
 
 
 def task_of(
@@ -61,6 +66,8 @@ def task_of(
         reason = failed[-1] if failed else reason
         if any(each.evidence.data.get("canceled") for each in own):
             state = TaskState.CANCELED
+    elif state is TaskState.WORKING and answers and asks(answers[-1]):
+        state, reason = TaskState.INPUT_REQUIRED, answers[-1].content
     elif state is TaskState.WORKING and activity.is_waiting:
         state = TaskState.INPUT_REQUIRED
         reason = "the agent waits for an approval"

@@ -40,6 +40,7 @@ from bullpen.servers.a2a.v1.card import JSONRPC, REST, card_of, entity_tag, merg
 from bullpen.servers.a2a.v1.handler import CALLER, IS_LOCAL, MAKE_CARD, Handler
 from bullpen.servers.a2a.v1.input import check_json, read_json
 from bullpen.servers.a2a.v1.rules import OURS, Refusal, Rules
+from bullpen.servers.a2a.v1.sse import events_of
 
 __all__ = ["routes"]
 
@@ -139,7 +140,7 @@ class _Binding(DefaultServerCallContextBuilder):
             if _is_old_get(body):
                 body["params"]["pushNotificationConfigId"] = ""
             response = await endpoint(request)
-            return _mend_old(body, response)
+            return _mend_old(body, events_of(response))
 
         return handle
 
@@ -163,7 +164,7 @@ class _Binding(DefaultServerCallContextBuilder):
             except A2AError as error:
                 return _rest_error(error, rules)
             response = await endpoint(request)
-            return _in_edition(response, rules)
+            return _in_edition(events_of(response), rules)
 
         return Route(route.path, handle, methods=list(route.methods or ()))
 
