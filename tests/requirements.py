@@ -672,6 +672,7 @@ _MESSAGES = {
     "O-27": "A shutdown ends the agent.",
     "talk:receipts": "A message is typed, seen and answered; every step is told with its evidence.",
     "talk:look": "Who fetches messages loses none, however short he waits.",
+    "talk:exact": "Every task has its own reply, to the letter, and nothing is lost.",
     "talk:queue": "A busy agent gets its messages one after the other, by priority.",
     "talk:urgent": "Only an urgent message interrupts.",
     "talk:draft": "Nothing is typed into a draft, a dialog or a program that starts.",
