@@ -30,6 +30,7 @@ ROWS = {
     "wrapped-tasks": "bench.wrapped_tasks",
     "wrapper-cost": "bench.wrapper_cost",
     "talk-startup": "bench.talk_startup",
+    "others": "bench.others",
 }
 
 
