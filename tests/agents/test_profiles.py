@@ -22,7 +22,7 @@ from bullpen.agents.profiles import (
 )
 from bullpen.model.states import Provider
 
-SHIPPED = ("claude", "codex", "copilot", "dummy", "gemini", "opencode")
+SHIPPED = ("claude", "codex", "conformance", "copilot", "dummy", "gemini", "opencode")
 PLAIN = 'command = "mine"\nidle_regex = "> $"\n'
 
 
@@ -38,7 +38,7 @@ def read(content: str) -> Profile:
 
 
 @pytest.mark.requirement("S-09", "S-143")
-def test_there_are_six_and_each_has_a_port_of_its_own() -> None:
+def test_there_are_seven_and_each_has_a_port_of_its_own() -> None:
     assert names() == SHIPPED
     profiles = {name: load(name) for name in SHIPPED}
     ports = {name: profile.port for name, profile in profiles.items()}
@@ -46,6 +46,7 @@ def test_there_are_six_and_each_has_a_port_of_its_own() -> None:
     assert ports["codex"] == 8101
     assert ports["gemini"] == 8102
     assert ports["dummy"] == 8199
+    assert ports["conformance"] == 9999
     assert len(set(ports.values())) == len(SHIPPED)
     assert [each.profile for each in listed()] == list(profiles.values())
     assert all(each.is_shipped for each in listed())
@@ -217,7 +218,7 @@ def test_an_unknown_profile_names_the_nearest_and_where_to_put_ones_own() -> Non
     with pytest.raises(UnknownProfileError, match=r"'cluade'; did you mean claude\?") as caught:
         load("cluade")
     assert "~/.config/bullpen/profiles" in str(caught.value)
-    with pytest.raises(UnknownProfileError, match="there are claude, codex, copilot, dummy"):
+    with pytest.raises(UnknownProfileError, match="there are claude, codex, conformance, copilot"):
         load("zzz")
     with pytest.raises(UnknownProfileError):
         load("../profiles/claude")
