@@ -10,12 +10,11 @@ from typing import Any
 import httpx
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bullpen.api import talk
 from bullpen.servers.a2a.room import Caller, Room
-from bullpen.servers.a2a.v1.routes import routes
+from bullpen.servers.a2a.v1.routes import CALLER_KEY, routes
 from tests.daemon.wrapping import ScriptedWrapper, wrapped
 from tests.servers.a2a.house import SECONDS, room_of_a_daemon
 
@@ -113,7 +112,7 @@ def _asked_by(found: House, app: ASGIApp) -> ASGIApp:
 
     async def told(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and found.caller is not None:
-            Request(scope).state.caller = found.caller
+            scope[CALLER_KEY] = found.caller
         await app(scope, receive, send)
 
     return told

@@ -6,8 +6,8 @@ The bindings are the SDK's. Around them stands what they leave open: the type of
 and numbers that would silently become others, addresses with a slash behind them, tenants where the
 specification has them, the errors of the edition that holds, and three answers of 0.3.
 
-Who asks is told by who mounts them: `request.state.caller`, a `Caller`; nobody in particular
-without. Nothing here asks whether a connection is to be trusted.
+Who asks is told by who mounts them, in the scope of a request; nobody in particular without that.
+Nothing here asks whether a connection is to be trusted.
 """
 
 import ipaddress
@@ -44,6 +44,7 @@ from bullpen.servers.a2a.v1.sse import events_of
 
 __all__ = ["routes"]
 
+CALLER_KEY = "bullpen.caller"  # of `Door`
 CARD = "/.well-known/agent-card.json"
 CARD_SECONDS = 60
 JSON_TYPES = ("application/json", "application/a2a+json")
@@ -83,7 +84,7 @@ class _Binding(DefaultServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
         """Return what a request is asked with."""
         context = super().build(request)
-        context.state[CALLER] = getattr(request.state, "caller", ANONYMOUS)
+        context.state[CALLER] = request.scope.get(CALLER_KEY, ANONYMOUS)
         context.state[IS_LOCAL] = _is_local(request)
         context.state[MAKE_CARD] = lambda contact, rules: self._make_card(request, contact, rules)
         return context
