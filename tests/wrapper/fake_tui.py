@@ -133,7 +133,11 @@ class Tui:
         if asked == "die":
             os._exit(3)
         if asked != "quick" and not self.work(30 if asked == "slow" else 0.1):
-            self.paint("  ⎿  Interrupted · What should Claude do instead?", "")
+            if self.options.put_back:
+                self.box, self.pasted = text.replace("\n", " "), text
+                self.paint()
+            else:
+                self.paint("  ⎿  Interrupted · What should Claude do instead?", "")
             return
         if asked == "ask" and not self.approve():
             self.paint("  ⎿  Interrupted · What should Claude do instead?", "")
@@ -177,6 +181,7 @@ def main() -> None:
     parser.add_argument("--slow-echo", type=float, default=0.0)
     parser.add_argument("--noise", action="store_true")
     parser.add_argument("--late", action="store_true")
+    parser.add_argument("--put-back", action="store_true")
     options, _ = parser.parse_known_args()  # the rest is what a real one is given
     tui = Tui(options)
     before = termios.tcgetattr(0)

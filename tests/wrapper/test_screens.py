@@ -47,6 +47,7 @@ async def test_a_dialog_is_not_typed_into_and_the_turn_goes_on_behind_it(home: P
         for urgent in (False, True):
             reply = await daemon.inject("later", "m2:1", ready_seconds=0.2, interrupts=urgent)
             assert reply.outcome == "not_ready"
+        assert not await daemon.ask(WrapperInterrupt())  # which would be to decide it
         assert "decided" not in await read(log)
         await glass.type("1")
         assert (await daemon.answer("m1:1")).text == "You said: ask"
@@ -67,6 +68,22 @@ async def test_an_interrupted_turn_and_one_refused_for_usage_have_no_answer(home
         assert (await daemon.answer("m2:1")).how == "interrupted"
         assert (urgent.is_ok, urgent.how) == (False, "rate_limit")
         assert "429" in urgent.text
+
+
+async def test_an_interrupted_message_that_is_put_back_is_in_nobodys_way(home: Path) -> None:
+    log = home / "tui.log"
+    async with room(home) as place, place.wrapped(tui("--log", str(log), "--put-back")):
+        daemon = place.daemon
+        await daemon.until_ready()
+        assert (await daemon.inject("slow", "m1:1")).outcome == "submitted"
+        await daemon.until(lambda: "seen" in daemon.steps_of("m1:1"))
+        await daemon.until(lambda: not daemon.states[-1].is_ready)
+        assert await daemon.ask(WrapperInterrupt())
+        assert (await daemon.answer("m1:1")).how == "interrupted"
+        await daemon.until_ready()
+        assert daemon.states[-1].prompt == "draft"
+        assert (await daemon.answer_to("hello", "m2:1")).text == "You said: hello"
+        assert "asked '[from bob] hello'" in await read(log)
 
 
 async def test_a_draft_is_left_alone(home: Path) -> None:

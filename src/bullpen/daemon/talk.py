@@ -9,6 +9,7 @@ import msgspec
 from bullpen.api import talk, wrapping
 from bullpen.api.errors import ApiError
 from bullpen.connection import Context, TypedNotification, TypedRequest
+from bullpen.daemon.elsewhere import external_requests
 from bullpen.daemon.post import Post
 from bullpen.daemon.watching import TaskWatch
 from bullpen.daemon.wrappers import Wrapper
@@ -78,6 +79,7 @@ class TalkService:
         told = {request: _translated(handler) for request, handler in handlers.items()}
         return {
             **told,
+            **external_requests(self._post.elsewhere, self._contacts.is_ours, self._require),
             wrapping.RegisterWrapper: self._wrappers.register,
             wrapping.WrapperStarted: self._wrappers.started,
             wrapping.Answered: self._wrappers.answered,
@@ -107,7 +109,7 @@ class TalkService:
 
     async def _list_contacts(self, *_: object) -> tuple[talk.Contact, ...]:
         backlog = await self._mailboxes.backlog()
-        names = {each.name for each in self._contacts.everybody()}
+        names = self._contacts.names
         names |= {name for name in backlog if name != USER and not is_guest(name)}
         return tuple(self._contact(name, backlog.get(name, 0)) for name in sorted(names))
 
@@ -359,9 +361,10 @@ class TalkService:
     async def _interrupt_agent(self, name: str) -> bool:
         if await self._post.courier.interrupt(name):
             return True
-        raise ApiError(
-            Reason.AGENT_UNREACHABLE, f"there is no way to interrupt {name}", agent_id=name
-        )
+        why = f"there is no way to interrupt {name}"
+        if self._contacts.activity(name).is_waiting:
+            why = f"{name} waits for a decision, which an interruption would be; it is a person's"
+        raise ApiError(Reason.AGENT_UNREACHABLE, why, agent_id=name)
 
     async def _keys(self, request: talk.SendKeys, context: Context) -> bool:
         await self._require(Authority.HUMAN, request.secret, context, "press keys for others")

@@ -30,15 +30,19 @@ __all__ = [
     "Sight",
     "Stage",
     "Typed",
+    "is_leftover",
     "manners_of",
     "prepare",
     "sight_of",
 ]
 
 ENTER = b"\r"
-CLEAR = b"\x15"  # Ctrl-U
+CLEAR = b"\x15"  # Ctrl-U, which takes the line that the cursor is in
+BACKSPACE = b"\x7f"
+MOST_CLEARS = 3
 PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"
 
+_HEADER = "[from"
 _MAX_SENDER = 64
 _SEEN_CHARACTERS = 24  # of each end of a message; a box shows one of them, or both
 _PLACEHOLDER = re.compile(r"\[Paste[d ][^\[\]]*(?:\d|#)[^\[\]]*\]")
@@ -93,7 +97,7 @@ def prepare(message: str, sender: str, *, is_bracketed: bool) -> Prepared:
     if is_flattened:
         body = " ".join(body.split("\n"))
     separator = "\n" if "\n" in body else " "
-    text = f"[from {name or 'unknown'}]{separator}{body}".rstrip()
+    text = f"{_HEADER} {name or 'unknown'}]{separator}{body}".rstrip()
     if text.endswith("\\"):
         text += " "
     data = text.encode()
@@ -136,12 +140,24 @@ def sight_of(verdict: Verdict, box: str, text: str, *, leftover: str = "") -> Si
     if verdict.prompt == "draft":
         if (ours := _standing(box, text)) is not None:
             return ours
-        if leftover and _squeezed(box) == _squeezed(leftover):
+        if is_leftover(box, leftover):
             return Sight.LEFTOVER
         return Sight.DRAFT
     if verdict.prompt == "empty":
         return Sight.READY if verdict.ready else Sight.BUSY
     return Sight.DRAFT  # a shell's line, or a box without the cursor
+
+
+def is_leftover(box: str, leftover: str) -> bool:
+    """Whether a box holds nothing but a message of ours, all of it or what is left of it.
+
+    It may show only the end of a long one, and its beginning when some lines were cleared.
+    """
+    shown, wanted = _squeezed(box), _squeezed(leftover)
+    if not shown or not wanted:
+        return False
+    is_begun = shown.startswith(_HEADER) and wanted.startswith(shown)
+    return is_begun or (shown in wanted and shown.endswith(wanted[-_SEEN_CHARACTERS:]))
 
 
 def _standing(box: str, text: str) -> Sight | None:
@@ -245,16 +261,23 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Injection:
-    """One message on its way into one box. Made at the time `now`."""
+    """One message on its way into one box. Made at the time `now`.
 
-    def __init__(self, message: Prepared, manners: Manners, now: float) -> None:
+    `leftover` is an earlier message that the box may still hold.
+    """
+
+    def __init__(
+        self, message: Prepared, manners: Manners, now: float, *, leftover: str = ""
+    ) -> None:
         self.message = message
+        self.leftover = leftover
         self.stage = Stage.WAITING
         self.submits = 0
         self._manners = manners
         self._acted = now
         self._until = now + manners.ready_timeout
-        self._has_cleared = False
+        self._clears = 0
+        self._clear_at: float | None = None  # again, if that was not enough
         self._was_seen = False
 
     @property
@@ -266,13 +289,15 @@ class Injection:
             return min(self._acted + self._manners.gap, self._until)
         if self.stage is Stage.SUBMITTED:
             return min(self._acted + self._manners.retry, self._until)
-        return self._until
+        return self._until if self._clear_at is None else min(self._clear_at, self._until)
 
     def step(self, sight: Sight, now: float) -> Typed | Outcome | None:
         """Say what to do, seeing this. None is to look again, at `wake_at` at the latest.
 
         Once it has returned an outcome, it is not to be called any more.
         """
+        if self._clear_at is not None and now >= self._clear_at:
+            self._clear_at = None
         move = TABLE[self.stage, sight]
         if self.stage is Stage.PASTED and sight is Sight.BUSY and self._was_seen:
             move = Move.DELIVERED  # it stood there, and somebody else has pressed Enter
@@ -296,11 +321,11 @@ class Injection:
         return Typed(Move.PASTE, self.message.data)
 
     def _clear(self, now: float) -> Typed | None:
-        if self._has_cleared:
+        if self._clear_at is not None or self._clears >= MOST_CLEARS:
             return None
-        self._has_cleared = True
-        self._acted = now
-        return Typed(Move.CLEAR, CLEAR)
+        self._clears += 1
+        self._clear_at = now + self._manners.retry
+        return Typed(Move.CLEAR, BACKSPACE.join([CLEAR] * (self.leftover.count("\n") + 1)))
 
     def _submit(self, now: float) -> Typed | Outcome | None:
         is_first = self.stage is Stage.PASTED

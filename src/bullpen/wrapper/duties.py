@@ -185,7 +185,7 @@ class Duties:
             state = WrapperState(
                 activity=reading.activity,
                 status=reading.status,
-                is_ready=reading.is_ready,
+                is_ready=reading.is_ready or self.injector.has_leftover,
                 prompt=reading.prompt,
                 why=reading.why,
                 title=reading.title,

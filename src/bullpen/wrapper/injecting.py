@@ -13,6 +13,7 @@ import msgspec
 from bullpen.agents.profile import InterruptBy, Profile
 from bullpen.api.wrapping import InjectMessage, InjectReply
 from bullpen.model.deliveries import Evidence, ReceiptState
+from bullpen.model.states import Activity
 from bullpen.terminal.injection import (
     Injection,
     Move,
@@ -73,7 +74,8 @@ class Injector:
         self._loop = asyncio.get_running_loop()
         self._one = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
-        self._leftover = ""  # our last message, which an interruption may put back into the box
+        self._pasted = ""  # our last message
+        self._leftover = ""  # the same, if it was interrupted and may be back in the box
         self.turn: Turn | None = None
         """The one that is being followed."""
 
@@ -101,12 +103,11 @@ class Injector:
     def note_keys(self, data: bytes) -> None:
         """Somebody pressed keys: perhaps those that interrupt a turn."""
         if self.turn is not None and (data == ESCAPE or CONTROL_C in data):
-            self.turn.is_interrupted = True
+            self._note_interruption()
 
     async def interrupt(self) -> None:
         """Interrupt what the program is doing, in its own way."""
-        if self.turn is not None:
-            self.turn.is_interrupted = True
+        self._note_interruption()
         if self._profile.interrupt is InterruptBy.SIGNAL:
             if self._terminal.process is not None:
                 self._terminal.process.interrupt()
@@ -115,6 +116,17 @@ class Injector:
         if self._profile.interrupt is InterruptBy.ESCAPE_TWICE:
             await asyncio.sleep(ESCAPE_SECONDS)
             await self._write(ESCAPE)
+
+    def _note_interruption(self) -> None:
+        if self.turn is not None:
+            self.turn.is_interrupted = True
+            self._leftover = self._pasted
+
+    @property
+    def has_leftover(self) -> bool:
+        """Whether nothing is in the way of the next message but one that was interrupted."""
+        is_idle = self._watch.reading.activity is Activity.IDLE
+        return is_idle and self.turn is None and self._watch.holds(self._leftover)
 
     # ------------------------------------------------------------------------------------ one of it
 
@@ -191,7 +203,7 @@ class Injector:
         manners = msgspec.structs.replace(
             manners_of(self._profile.provider), ready_timeout=max(deadline - now, 0.0)
         )
-        injection = Injection(self._prepare(request), manners, now)
+        injection = Injection(self._prepare(request), manners, now, leftover=self._leftover)
         while True:
             if self._watch.has_ended:
                 return InjectReply(outcome="ended", reason="the program has ended")
@@ -235,7 +247,7 @@ class Injector:
 
     async def _press(self, record: AttemptRecord, injection: Injection, typed: Typed) -> None:
         if typed.move is Move.PASTE:
-            self._leftover = injection.message.text
+            self._pasted, self._leftover = injection.message.text, ""
             # Told before it is done: what was begun and not ended must not be begun again.
             record.state = ReceiptState.INJECTED
         await self._terminal.write(typed.data)

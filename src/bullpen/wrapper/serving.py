@@ -54,8 +54,9 @@ class Serving:
 
     async def _interrupt(self, _request: WrapperInterrupt, _: Context) -> bool:
         duties = await asyncio.shield(self.duties)
-        if duties.watch.has_ended:
-            return False
+        duties.watch.look_again()
+        if duties.watch.has_ended or duties.watch.is_dialog:
+            return False  # to interrupt a dialog would be to decide it
         try:
             await duties.injector.interrupt()
         except (PtyClosed, TimeoutError):

@@ -3,7 +3,7 @@
 import asyncio
 
 from bullpen.model.states import Activity
-from bullpen.terminal.injection import Sight
+from bullpen.terminal.injection import Sight, is_leftover
 from bullpen.terminal.rules.engine import Verdict
 from bullpen.wrapper.pulse import Pulse
 from bullpen.wrapper.reading import LineReader, Reading, ScreenReader
@@ -95,6 +95,10 @@ class Watch:
         if self._verdict is None or not isinstance(self.reader, ScreenReader):
             return Sight.ABSENT
         return self.reader.sight(self._verdict, self._box, text, leftover)
+
+    def holds(self, leftover: str) -> bool:
+        """Whether nothing stands in the prompt box but a message of ours."""
+        return self.reading.prompt == "draft" and is_leftover(self._box, leftover)
 
     def lines(self) -> tuple[str, ...]:
         """All that can be read on and above the screen."""

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from bullpen.model.states import Activity, Provider
 from bullpen.terminal.injection import (
+    BACKSPACE,
+    CLEAR,
     ENTER,
     PASTE_BEGIN,
     PASTE_END,
@@ -39,6 +41,8 @@ class FakeBox:
     """So long it takes until a text is shown."""
     placeholder: str = ""
     """What is shown instead of a long paste."""
+    keeps: bool = False
+    """It cannot be cleared."""
     continues_lines: bool = False
     """A backslash before an Enter makes it a newline."""
     submitted: list[str] = field(default_factory=list)
@@ -53,8 +57,8 @@ class FakeBox:
         self.writes.append(data)
         if data == ENTER:
             self._enter(now)
-        elif data == b"\x15":
-            self._set("", now)
+        elif not set(data) - {CLEAR[0], BACKSPACE[0]}:
+            self._clear(data, now)
         elif data.startswith(PASTE_BEGIN):
             assert data.endswith(PASTE_END)
             text = data.removeprefix(PASTE_BEGIN).removesuffix(PASTE_END)
@@ -63,6 +67,13 @@ class FakeBox:
         else:
             assert not set(data) & set(b"\r\n"), "what is typed would submit its first line alone"
             self._set(self.text + data.decode(), now)
+
+    def _clear(self, data: bytes, now: float) -> None:
+        for key in b"" if self.keeps else data:
+            if key == BACKSPACE[0]:
+                self._set(self.text[:-1], now)
+            else:
+                self._set(self.text[: self.text.rfind("\n") + 1], now)
 
     def _set(self, text: str, now: float) -> None:
         self._before, self.text, self._changed = self.shown(now), text, now
@@ -111,7 +122,7 @@ def inject(
     events: dict[float, object] | None = None,
 ) -> Outcome:
     """Bring a message into a box, time passing in small steps; events change the box."""
-    injection = Injection(message, manners or manners_of(box.provider), 0.0)
+    injection = Injection(message, manners or manners_of(box.provider), 0.0, leftover=leftover)
     pending = sorted((events or {}).items())
     for tick in range(MANY):
         now = tick * TICK

@@ -63,7 +63,7 @@ class PaneTyping:
             echo_timeout=self._paces.echo,
             submit_timeout=self._paces.submit,
         )
-        injection = Injection(self._prepare(), manners, self._loop.time())
+        injection = Injection(self._prepare(), manners, self._loop.time(), leftover=self._leftover)
         outcome = await self._inject(injection, look)
         if not outcome.is_delivered:
             reason = self._why(injection, outcome)
