@@ -163,6 +163,21 @@ async def test_what_does_not_wait_has_no_position(mailboxes: Mailboxes) -> None:
 # --------------------------------------------------------------------------------------- leasing
 
 
+@pytest.mark.requirement("talk:look")
+async def test_what_is_taken_has_been_seen_in_one_step(mailboxes: Mailboxes) -> None:
+    for number in (1, 2, 3):
+        await mailboxes.append(message(number), now=T0)
+    held = await lease(mailboxes)
+    taken = await mailboxes.take("coder", now=T0, evidence=SEEN_BY_HOOK, limit=9)
+    assert [(each.message.id, each.state) for each in taken] == [("m2", S.SEEN), ("m3", S.SEEN)]
+    assert await history(mailboxes, "m2") == [S.ACCEPTED, S.QUEUED, S.SEEN]
+    assert await mailboxes.take("coder", now=T0, evidence=SEEN_BY_HOOK) == ()
+    assert await mailboxes.deliveries("m3") == taken[1:]
+    with pytest.raises(ImpossibleReceipt):
+        await mailboxes.release(taken[0], now=T0, evidence=DOOR)
+    assert (await mailboxes.acknowledge(held, now=T0, evidence=SEEN_BY_HOOK)).state is S.SEEN
+
+
 async def test_what_is_leased_is_not_leased_by_another(mailboxes: Mailboxes) -> None:
     await mailboxes.append(message(), now=T0)
     held = await lease(mailboxes)

@@ -53,6 +53,7 @@ operations = st.one_of(
     st.tuples(st.just("lease"), agents, st.integers(1, 2), st.sampled_from(["", "pty"])),
     st.tuples(st.just("record"), held, states),
     st.tuples(st.just("acknowledge"), held),
+    st.tuples(st.just("take"), agents, st.integers(1, 2)),
     st.tuples(st.just("release"), held),
     st.tuples(st.just("settle"), ids, agents, states),
     st.tuples(st.just("requeue"), ids, agents),
@@ -111,6 +112,9 @@ class Played:
         leased = self.ledger.lease(agent, now, 5, limit, by)
         self.leased += leased
         return leased
+
+    def _take(self, now: datetime, agent: str, limit: int) -> object:
+        return self.ledger.take(agent, now, EVIDENCE, limit)
 
     def _record(self, now: datetime, index: int, state: S) -> object:
         return self._on_held(now, index, lambda it: self.ledger.record(it, state, now, EVIDENCE))

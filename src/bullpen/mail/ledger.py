@@ -21,7 +21,7 @@ from bullpen.mail.errors import (
 )
 from bullpen.mail.mailboxes import MAILBOX, Appended, Recovered, Settling
 from bullpen.mail.receipts import DEAD_LETTERS, IN_FLIGHT, outcome_of_reply, steps
-from bullpen.mail.retries import LONGEST_LEASE_SECONDS, ReconnectPolicy
+from bullpen.mail.retries import LEASE_SECONDS, LONGEST_LEASE_SECONDS, ReconnectPolicy
 from bullpen.mail.rows import Rows
 from bullpen.model.deliveries import (
     CommunicationLog,
@@ -198,6 +198,13 @@ class Ledger:
         if delivery.state.is_delivered:
             return delivery  # a reply was faster
         return self._advance(delivery, _S.SEEN, now, evidence)
+
+    def take(
+        self, recipient: str, now: datetime, evidence: Evidence, limit: int
+    ) -> tuple[Delivery, ...]:
+        """Hand out what is next, and mark it as seen. See `Mailboxes.take`."""
+        leased = self.lease(recipient, now, LEASE_SECONDS, limit)
+        return tuple(self._advance(each, _S.SEEN, now, evidence) for each in leased)
 
     def release(self, held: Delivery, now: datetime, evidence: Evidence) -> Delivery:
         """Try again later, or not at all. See `Mailboxes.release`."""

@@ -114,6 +114,14 @@ class Mailboxes(Protocol):
         Where a reply was faster it has been seen already, and nothing changes.
         """
 
+    async def take(
+        self, recipient: str, *, now: datetime, evidence: Evidence, limit: int = 1
+    ) -> tuple[Delivery, ...]:
+        """Return the next deliveries, as `lease` does, and mark them as seen in the same step.
+
+        For who has them in his hands with that: nobody can take them, or be lost, in between.
+        """
+
     async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
         """Let go of a delivery that did not arrive; it is tried again later, or is dead by now.
 

@@ -61,6 +61,11 @@ class MemoryMailboxes(Mailboxes):
     ) -> Delivery:
         return self._ledger.acknowledge(delivery, now, evidence)
 
+    async def take(
+        self, recipient: str, *, now: datetime, evidence: Evidence, limit: int = 1
+    ) -> tuple[Delivery, ...]:
+        return self._ledger.take(recipient, now, evidence, limit)
+
     async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
         return self._ledger.release(delivery, now, evidence)
 

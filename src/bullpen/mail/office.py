@@ -15,7 +15,6 @@ import msgspec
 from bullpen.mail.directory import Directory
 from bullpen.mail.errors import (
     ImpossibleReceipt,
-    LeaseLost,
     MailError,
     MessageNotFound,
     MessageRefused,
@@ -91,8 +90,8 @@ class PostOffice:
 
     # ------------------------------------------------------------------------------------- sending
 
-    async def send(self, draft: Draft, sender: str) -> Appended:
-        """Keep a message for whoever it is for.
+    async def send(self, draft: Draft, sender: str, *, answered: Message | None = None) -> Appended:
+        """Keep a message for whoever it is for; `answered` is what it replies to, if it is known.
 
         Raises:
             MailError: it is not let through, or there is nobody, or no room. It is noted in the
@@ -101,7 +100,7 @@ class PostOffice:
         """
         message = await self._read(draft, sender)
         try:
-            answered = await self._find(message.reply_to)
+            answered = answered or await self._find(message.reply_to)
             message = continue_chain(message, answered or self._cause_of(sender))
             names = await self._admit(message, answered)
         except MailError as refused:
@@ -135,8 +134,8 @@ class PostOffice:
             raise MailError(
                 Reason.MESSAGE_NOT_FOUND, f"there is nothing that {sender} has not answered yet"
             )
-        answered = await self._mailboxes.find(answered_id)
-        deliveries = await self._mailboxes.deliveries(answered.id)
+        deliveries = await self._deliveries(answered_id)
+        answered = deliveries[0].message
         if sender not in (each.recipient for each in deliveries):
             raise MailError(
                 Reason.NOT_PERMITTED,
@@ -144,7 +143,14 @@ class PostOffice:
                 message_id=answered.id,
             )
         draft.to, draft.reply_to = answered.from_agent, answered.id
-        return await self.send(draft, sender)
+        return await self.send(draft, sender, answered=answered)
+
+    async def _deliveries(self, beginning: str) -> tuple[Delivery, ...]:
+        """Return where a message went, by its id or the beginning of it."""
+        try:
+            return await self._mailboxes.deliveries(beginning)
+        except MessageNotFound:
+            return await self._mailboxes.deliveries((await self._mailboxes.find(beginning)).id)
 
     async def _last_unanswered(self, agent: str) -> str | None:
         wanted = TaskQuery(recipient=agent, states=(ReceiptState.SEEN,))
@@ -240,14 +246,10 @@ class PostOffice:
         return await self._signals.wait(agent, look, seconds) or ()
 
     async def _take(self, agent: str, limit: int) -> tuple[Delivery, ...]:
-        taken: list[Delivery] = []
         evidence = Evidence(agent, "fetched it from its mailbox")
-        for held in await self._mailboxes.lease(agent, now=self._now(), limit=limit):
-            with contextlib.suppress(LeaseLost, ImpossibleReceipt):  # it ended in between
-                seen = await self._mailboxes.acknowledge(held, now=self._now(), evidence=evidence)
-                taken.append(seen)
-                self._signals.tell(seen.message.id)
-        return tuple(taken)
+        taken = await self._mailboxes.take(agent, now=self._now(), evidence=evidence, limit=limit)
+        self._signals.tell(*(each.message.id for each in taken))
+        return taken
 
     async def wait(
         self, message_id: str, is_over: Callable[[Sequence[Delivery]], bool], seconds: float

@@ -77,6 +77,11 @@ class SqliteMailboxes(Mailboxes):
     ) -> Delivery:
         return await self._write(lambda ledger: ledger.acknowledge(delivery, now, evidence))
 
+    async def take(
+        self, recipient: str, *, now: datetime, evidence: Evidence, limit: int = 1
+    ) -> tuple[Delivery, ...]:
+        return await self._write(lambda ledger: ledger.take(recipient, now, evidence, limit))
+
     async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
         return await self._write(lambda ledger: ledger.release(delivery, now, evidence))
 
