@@ -1,6 +1,7 @@
-"""Who can be written to: agents that are seen, agents that are wrapped, and whoever was before.
+"""Who can be written to: agents that are seen, wrapped, or elsewhere, and whoever was before.
 
-A wrapped agent is known by its wrapper's name; what is seen of it elsewhere is the same agent.
+A wrapped agent is known by its wrapper's name; what is seen of it in other ways is the same agent.
+A name that several have is that of the one who is ours.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -8,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from bullpen.api.errors import ApiError
 from bullpen.api.lookup import find_agent
 from bullpen.api.talk import Contact
+from bullpen.daemon.elsewhere import Elsewhere
 from bullpen.daemon.identity import IdentityBook
 from bullpen.daemon.wrappers import Wrapper, Wrappers
 from bullpen.mail.directory import Addressee, Directory
@@ -33,12 +35,14 @@ class Contacts(Directory):
         agents: Callable[[], Iterable[AgentState]],
         wrappers: Wrappers,
         identities: IdentityBook,
+        elsewhere: Elsewhere,
         *,
         has_told: Callable[[str], bool],
     ) -> None:
         self._agents = agents
         self._wrappers = wrappers
         self._identities = identities
+        self._elsewhere = elsewhere
         self._has_told = has_told
         self._former: dict[str, None] = {}  # the names of those who were seen, in that order
 
@@ -54,10 +58,16 @@ class Contacts(Directory):
         # A name goes before a family: what is for one that has ended waits for its return.
         if address in self._former or address in self._identities.names:
             return Addressee(name=address, activity=Activity.EXITED, is_present=False)
-        kin = self._kin(address)
-        return self._seen(kin) if kin is not None else None
+        if (kin := self._kin(address)) is not None:
+            return self._seen(kin)
+        other = self._elsewhere.find(address)
+        if other is None or self.is_ours(other.name):
+            return None
+        activity = self._elsewhere.activity(other.name)
+        return Addressee(name=other.name, activity=activity, tells_turns=True)
 
     def everybody(self) -> tuple[Addressee, ...]:
+        """Return all who are ours: what is meant for everybody does not leave the room."""
         wrapped = {each.name: self._wrapped(each) for each in self._wrappers.all()}
         seen = {each.name: self._seen(each) for each in self._agents() if self._is_here(each)}
         return tuple({**seen, **wrapped}.values())
@@ -97,6 +107,18 @@ class Contacts(Directory):
 
     # ---------------------------------------------------------------------------- for those who ask
 
+    @property
+    def names(self) -> set[str]:
+        """The names of all who are there, ours or not."""
+        others = {each.name for each in self._elsewhere.all()}
+        return {each.name for each in self.everybody()} | others
+
+    def is_ours(self, name: str) -> bool:
+        """Whether a name is that of an agent that is wrapped or seen here, or was."""
+        if name in (USER, *self._former) or name in self._identities.names:
+            return True
+        return self._wrappers.find(name) is not None or self.agent(name) is not None
+
     def agent(self, name: str) -> AgentState | None:
         """Return what is seen of an agent."""
         return next((each for each in self._agents() if each.name == name), None)
@@ -108,6 +130,8 @@ class Contacts(Directory):
             return agent.activity
         if wrapper is not None:
             return wrapper.activity
+        if not self.is_ours(name) and self._elsewhere.find(name) is not None:
+            return self._elsewhere.activity(name)
         return agent.activity if agent is not None else Activity.EXITED
 
     def provider(self, name: str) -> Provider:
@@ -136,6 +160,22 @@ class Contacts(Directory):
         agent, wrapper = self.agent(name), self._wrappers.find(name)
         identity = self._identities.find(name)
         activity = self.activity(name)
+        if not self.is_ours(name) and (other := self._elsewhere.find(name)) is not None:
+            return Contact(
+                name=name,
+                provider=Provider.OTHER,
+                activity=activity,
+                status=seed_status(activity),
+                doors=tuple(doors),
+                waiting=waiting,
+                working_on=working_on,
+                holding=holding,
+                profile=other.profile,
+                cwd=other.cwd,
+                pid=other.pid,
+                port=other.port,
+                endpoint=other.url,
+            )
         port = wrapper.said.port if wrapper is not None else None
         return Contact(
             name=name,

@@ -20,6 +20,7 @@ from bullpen.connection import Context
 from bullpen.daemon.callers import Callers
 from bullpen.daemon.contacts import Contacts
 from bullpen.daemon.doors.pty import PtyDoor
+from bullpen.daemon.elsewhere import Elsewhere
 from bullpen.daemon.identity import IdentityBook
 from bullpen.daemon.wrappers import Wrapper, Wrappers
 from bullpen.mail.courier import Courier
@@ -101,8 +102,13 @@ class Post:
             on_step=self._take_step,
             on_answered=self._take_answer,
         )
+        self.elsewhere = Elsewhere(paths, now)
         self.contacts = Contacts(
-            agents, self.wrappers, identities, has_told=self._tellers.__contains__
+            agents,
+            self.wrappers,
+            identities,
+            self.elsewhere,
+            has_told=self._tellers.__contains__,
         )
         self.office = PostOffice(
             self.mailboxes,
@@ -143,6 +149,7 @@ class Post:
         mailboxes = SqliteMailboxes(store.database, rules)
         try:
             found = cls(mailboxes, identities, settings, paths, now, **more)
+            await found.elsewhere.look()
             await found.courier.take_up()
             yield found
         finally:
@@ -175,6 +182,7 @@ class Post:
                 await self.wrappers.end(wrapper.name)
                 self.wrapper_changed(wrapper)
             await self._read_policy()
+            self.changed(await self.elsewhere.look())
 
     async def _read_policy(self) -> None:
         path = self._paths.config_directory / "policy.toml"

@@ -17,6 +17,7 @@ from bullpen.api.methods import HookAnswer, HookAsk, HookReport, HookTook
 from bullpen.api.talk import AwaitWake, WakeReply
 from bullpen.connection import Context, TypedRequest
 from bullpen.daemon.doors.codex import CodexDoor
+from bullpen.daemon.doors.external import ExternalDoor
 from bullpen.daemon.doors.hooks import DrainDoor, WakeDoor
 from bullpen.daemon.doors.opencode import OpencodeDoor
 from bullpen.daemon.doors.tmux import TmuxDoor
@@ -53,7 +54,17 @@ class Reach:
         self._codex = CodexDoor(post.hear, self._note_activity, post.now)
         self._opencode = OpencodeDoor(post.hear, self._note_activity, post.now)
         self._tmux = TmuxDoor(self._unwrapped_pane, rules, post.hear_on_sight)
-        for door in (self._wake, self._drain, self._codex, self._opencode, self._tmux):
+        self._external = ExternalDoor(
+            post.elsewhere,
+            is_ours=post.contacts.is_ours,
+            on_turn=post.hear,
+            on_step=post.courier.note_step,
+            on_output=post.hear_output,
+            on_change=lambda name: post.changed([name]),
+            thread_of=self._thread_of,
+        )
+        doors = (self._wake, self._drain, self._codex, self._opencode, self._tmux, self._external)
+        for door in doors:
             post.courier.add_door(door)
         post.courier.on_handing = self._begin_reading
         post.courier.on_over = self._forget
@@ -69,6 +80,9 @@ class Reach:
             for agent, delivery in self._post.courier.under_way().items():
                 self._begin_reading(agent, delivery)
                 self._tmux.follow(delivery)
+                if self._external.reaches(agent):
+                    for task_id in (await self._post.turns_awaited(agent))[-1:]:
+                        self._external.take_up(delivery, task_id)
             while True:
                 await self._has_changed.wait()
                 self._has_changed.clear()
@@ -78,7 +92,8 @@ class Reach:
             for reading in self._reading.values():
                 reading.cancel()
             await asyncio.gather(*self._reading.values(), return_exceptions=True)
-            for part in (self._ears, self._codex, self._opencode, self._tmux):
+            parts = (self._ears, self._codex, self._opencode, self._tmux, self._external)
+            for part in parts:
                 await part.aclose()
 
     def wrapper_changed(self, wrapper: Wrapper) -> None:
@@ -117,6 +132,13 @@ class Reach:
         if self._post.wrappers.find(agent) is not None:
             return None  # its wrapper types better than we could
         return self._find_pane(agent)
+
+    async def _thread_of(self, message: Message) -> str:
+        """Return to which conversation a message belongs."""
+        if not message.reply_to:
+            return message.id
+        thread = await self._post.mailboxes.thread(message.id)
+        return thread[0].id if thread else message.id
 
     async def _has_mail(self, agent: str) -> bool:
         return bool(await self._post.mailboxes.waiting(agent, limit=1))
@@ -195,5 +217,6 @@ class Reach:
     def _forget(self, agent: str) -> None:
         """Follow an agent no more: what it was given is over."""
         self._tmux.forget(agent)
+        self._external.forget(agent)
         if (reading := self._reading.pop(agent, None)) is not None:
             reading.cancel()

@@ -406,7 +406,7 @@ class Told:
         self._stirred = asyncio.Event()
         self.end: asyncio.Task[A2ATask]
 
-    def __call__(self, task: A2ATask) -> None:
+    async def __call__(self, task: A2ATask) -> None:
         self.all.append(task)
         self._stirred.set()
 

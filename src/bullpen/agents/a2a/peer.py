@@ -7,7 +7,7 @@ within the same server, and not more than a few times.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -51,7 +51,7 @@ _METHODS: Final = {
     },
 }
 
-Tell = Callable[[A2ATask], None]
+Tell = Callable[[A2ATask], Awaitable[None]]
 
 
 class Peer:
@@ -133,7 +133,7 @@ class Peer:
 
     # ---------------------------------------------------------------------------------- following
 
-    async def follow(self, task: A2ATask, tell: Tell = lambda _: None) -> A2ATask:
+    async def follow(self, task: A2ATask, tell: Tell | None = None) -> A2ATask:
         """Follow a task until it is over, or wants something; return how it stands then.
 
         It is told of every change on the way: as they happen if the agent streams, else as they are
@@ -143,6 +143,7 @@ class Peer:
             PeerRefused: the agent does not know the task, or does not let us look.
             PeerUnreachable: it was out of reach for too long.
         """
+        tell = tell or _nobody
         streams = self.card.can_stream
         pause = min(FIRST_LOOK_SECONDS, self._look_seconds)
         loop = asyncio.get_running_loop()
@@ -154,7 +155,7 @@ class Peer:
                     async with contextlib.aclosing(self._subscribe(task)) as changes:
                         async for each in changes:
                             task, reached_at = each, loop.time()
-                            tell(task)
+                            await tell(task)
                 streams = task is not before
             else:
                 await asyncio.sleep(pause)
@@ -173,7 +174,7 @@ class Peer:
             reached_at = loop.time()
             if looked != task:
                 task = looked
-                tell(task)
+                await tell(task)
         return task
 
     async def _subscribe(self, task: A2ATask) -> AsyncGenerator[A2ATask, None]:
@@ -266,6 +267,10 @@ class Peer:
             return read(value)
         except ValueError as error:
             raise PeerUnreachable(self.card.url, error, was_sent=True) from error
+
+
+async def _nobody(_: A2ATask) -> None:
+    """Be told, and do nothing about it."""
 
 
 def _is_settled(task: A2ATask) -> bool:
