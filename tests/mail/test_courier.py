@@ -224,17 +224,15 @@ async def test_what_was_under_way_is_taken_up_and_not_put_in_again() -> None:
 @pytest.mark.requirement("talk:restart")
 async def test_what_was_never_put_in_is_tried_again_once_that_is_known() -> None:
     door = ScriptedDoor(Rung.PTY, "bob")
+    door.outcomes += [Handover(Handed.UNSURE, "lost"), Handover(Handed.NOT_READY, "nothing typed")]
     async with Room.open(door) as room:
         message_id = await room.send("bob")
-        await room.becomes(message_id, S.SUBMITTED)
-        await room.courier.never_arrived("bob", message_id)
-        assert await room.state(message_id) is S.QUEUED
+        await room.becomes(message_id, S.INJECTED)
+        room.courier.returned("bob")
+        await room.becomes(message_id, S.QUEUED)
         room.advance(2)
-
-        async def again() -> bool:
-            return len(door.taken) == 2
-
-        await eventually(again)
+        await room.becomes(message_id, S.SUBMITTED)
+        assert [each.attempt for each in door.taken] == [2]
 
 
 @pytest.mark.requirement("talk:ended")

@@ -155,6 +155,9 @@ class MailSettings(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: Annotated[
         float, _meta("how long a connection may be without traffic and without need of any", gt=0)
     ] = 120.0
+    retention_days: Annotated[
+        float, _meta("how long a message is kept after it was sent, if it has ended", gt=0)
+    ] = 30.0
 
 
 class RulesSettings(msgspec.Struct, frozen=True, kw_only=True):

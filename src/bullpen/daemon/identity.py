@@ -35,6 +35,7 @@ class IdentityBook:
         self._realm = realm
         self._known = {each.secret_hash: each for each in known}
         self._now = now
+        self._lost: set[str] = set()  # those that were taken for ended without having said so
 
     @classmethod
     async def open(cls, kept: Identities, now: Now) -> "IdentityBook":
@@ -42,6 +43,11 @@ class IdentityBook:
         await kept.forget(now() - KEPT)
         realm = await kept.realm(secrets.token_hex(4))
         return cls(kept, realm, await kept.all(), now)
+
+    @property
+    def speaking(self) -> frozenset[str]:
+        """Those whose secret is worth something."""
+        return frozenset(each.name for each in self._known.values() if each.ended_at is None)
 
     @property
     def names(self) -> frozenset[str]:
@@ -67,21 +73,27 @@ class IdentityBook:
         await self._keep(identity)
         return secret
 
-    async def end(self, name: str) -> None:
-        """Let an agent's secret be worth nothing any more."""
+    async def end(self, name: str, *, is_lost: bool = False) -> None:
+        """Let an agent's secret be worth nothing any more; one that `is_lost` may come back."""
         for each in tuple(self._known.values()):
+            if each.name == name:
+                self._lost.discard(each.secret_hash)
             if each.name == name and each.ended_at is None:
                 await self._keep(msgspec.structs.replace(each, ended_at=self._now()))
+                if is_lost:
+                    self._lost.add(each.secret_hash)
 
     async def revive(self, secret: str) -> Identity:
-        """Return whose secret it is, also if we took its agent for ended.
+        """Return whose secret it is, also if we only took its agent for ended.
 
-        Raises as `who` does, but never for that.
+        Raises as `who` does: one that has said so, or whose name is another's by now, has ended.
         """
         identity = self._look_up(secret)
-        if identity.ended_at is not None:
+        if identity.secret_hash in self._lost:
             identity = msgspec.structs.replace(identity, ended_at=None)
             await self._keep(identity)
+            self._lost.discard(identity.secret_hash)
+        self.who(secret)
         return identity
 
     def who(self, secret: str) -> str:

@@ -334,6 +334,7 @@ class Daemon:
             kept_for = timedelta(days=self._settings.daemon.retention_days)
             with contextlib.suppress(BullpenError):  # told when a state cannot be written
                 await self._store.prune(self._now() - kept_for, EVENTS_KEPT)
+                await self.post.forget()
 
     async def _keep_watch(self) -> None:
         """Say what befalls our own parts, should nobody else."""

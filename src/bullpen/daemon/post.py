@@ -9,8 +9,10 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from bullpen.api import wrapping
 from bullpen.api.errors import ApiError
@@ -19,22 +21,31 @@ from bullpen.api.settings import MailSettings
 from bullpen.connection import Context
 from bullpen.daemon.callers import Callers
 from bullpen.daemon.contacts import Contacts
-from bullpen.daemon.doors.pty import PtyDoor
+from bullpen.daemon.doors.pty import PtyDoor, attempt_id
 from bullpen.daemon.elsewhere import Elsewhere
 from bullpen.daemon.identity import IdentityBook
-from bullpen.daemon.wrappers import Wrapper, Wrappers
+from bullpen.daemon.wrappers import (
+    LONGEST_NAME,
+    LONGEST_TITLE,
+    RETURN_SECONDS,
+    Wrapper,
+    Wrappers,
+)
+from bullpen.errors import BullpenError
 from bullpen.mail.courier import Courier
 from bullpen.mail.ledger import Rules
-from bullpen.mail.mailboxes import Appended, Mailboxes
+from bullpen.mail.mailboxes import Appended, Mailboxes, Settling
 from bullpen.mail.office import PostOffice
 from bullpen.mail.policy import USER, Policy, RateLimit
 from bullpen.mail.policy_file import read_policy
+from bullpen.mail.receipts import outcome_of_reply
 from bullpen.mail.signals import Signals
 from bullpen.mail.sqlite import SqliteMailboxes
 from bullpen.mail.tasks import asks
 from bullpen.mail.timeouts import Timeouts
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.messages import Message, MessageType, message_size
+from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity
 from bullpen.model.turns import Turn, TurnEnd
 from bullpen.model.views import AgentState
@@ -48,12 +59,13 @@ logger = logging.getLogger("bullpen.mail")
 _S = ReceiptState
 TELLERS_KEPT = 1000
 LOOK_SECONDS = 2.0  # at wrappers that may have died, and at the rules
-ENDS = {
-    "prompt_back": TurnEnd.DONE,
-    "silence": TurnEnd.DONE,
-    "interrupted": TurnEnd.INTERRUPTED,
-    "rate_limit": TurnEnd.RATE_LIMITED,
-}
+KEEP_SECONDS = 8.0  # for what a turn ended with; its wrapper waits a little longer
+FORGOTTEN_AT_ONCE = 500
+MOST_EVIDENCE_BYTES = 4000
+ENDS = {"interrupted": TurnEnd.INTERRUPTED, "rate_limit": TurnEnd.RATE_LIMITED}
+"""How turns end that are not well; others have failed."""
+STEPS = (_S.INJECTED, _S.SUBMITTED, _S.SEEN)
+"""What a wrapper may say of a message."""
 
 
 class Post:
@@ -92,12 +104,14 @@ class Post:
         self.signals = Signals()
         self.identities = identities
         self._new_id = name or new_id
+        self._policy_trouble = ""
         self.mailboxes = mailboxes
         self.wrappers = Wrappers(
             identities,
             paths.agents,
             is_taken=self._is_taken,
             on_change=self.wrapper_changed,
+            on_new=self._take_in,
             on_attempts=self._take_attempts,
             on_step=self._take_step,
             on_answered=self._take_answer,
@@ -175,23 +189,50 @@ class Post:
             group.create_task(self._keep_looking(), name="talk:look")
 
     async def _keep_looking(self) -> None:
+        loop = asyncio.get_running_loop()
+        awaited_until: float | None = loop.time() + RETURN_SECONDS
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for wrapper in self.wrappers.forget_dead():
-                logger.warning("the wrapper of %s is gone without a word", wrapper.name)
-                await self.wrappers.end(wrapper.name)
-                self.wrapper_changed(wrapper)
+            try:
+                await self._let_dead_go()
+                if awaited_until is not None and loop.time() >= awaited_until:
+                    await self._let_missing_go()
+                    awaited_until = None
+            except BullpenError as error:
+                logger.error("that agents have gone could not be kept: %s", error)
             await self._read_policy()
             self.changed(await self.elsewhere.look())
+
+    async def _let_dead_go(self) -> None:
+        for wrapper in self.wrappers.forget_dead():
+            logger.warning("the wrapper of %s is gone without a word", wrapper.name)
+            try:
+                await self.wrappers.lose(wrapper.name)
+            finally:
+                self.wrapper_changed(wrapper)
+
+    async def _let_missing_go(self) -> None:
+        """Let those speak no more who were there before we were started and did not come back."""
+        for name in self.identities.speaking:
+            if self.wrappers.find(name) is None:
+                await self.wrappers.lose(name)
+
+    async def forget(self) -> None:
+        """Remove messages that have ended so long ago that they are not kept."""
+        before = self.now() - timedelta(days=self._settings.retention_days)
+        forgotten = 1
+        while forgotten:  # by and by, so that others have their turn
+            forgotten = await self.mailboxes.forget(before=before, limit=FORGOTTEN_AT_ONCE)
 
     async def _read_policy(self) -> None:
         path = self._paths.config_directory / "policy.toml"
         try:
             self.policy = await asyncio.to_thread(read_policy, path, self._rate)
-        except ApiError:
-            raise
+            self._policy_trouble = ""
         except Exception as error:  # noqa: BLE001 - the rules that hold go on holding
-            logger.error("the rules are not changed: %s", error)
+            if str(error) != self._policy_trouble:
+                logger.error("the rules are not changed: %s", error)
+            self._policy_trouble = str(error)
 
     def changed(self, names: Iterable[str]) -> None:
         """Learn that something about these agents became different."""
@@ -257,7 +298,8 @@ class Post:
             *(message.from_agent, ", ".join(names), message.type, message.id, size),
         )
         logger.debug("%s says: %s", message.id, message.content)
-        if message.reply_to and (message.type is not MessageType.PROGRESS or asks(message)):
+        is_answer = outcome_of_reply(message.type) is not None or asks(message)
+        if message.reply_to and is_answer:
             self.courier.answered(message.reply_to, message.from_agent)
         for name in names:
             self.wake(name)
@@ -267,31 +309,48 @@ class Post:
         self._on_wrapper(wrapper)
         self.wake(wrapper.name)
 
+    async def _take_in(self, wrapper: Wrapper) -> None:
+        """Take a new agent; whoever had its name before has ended."""
+        await self.courier.outcomes.agent_ended(wrapper.name)
+
     async def _take_attempts(self, wrapper: Wrapper, attempts: Sequence[wrapping.Attempt]) -> None:
         """Take from a wrapper that has come back what became of what it typed."""
         for attempt in attempts:
-            message_id = attempt.attempt_id.rpartition(":")[0]
             evidence = attempt.evidence or Evidence("pty", "told when its wrapper came back")
-            if attempt.state is _S.QUEUED:
-                await self.courier.never_arrived(wrapper.name, message_id)
-            elif attempt.state in (_S.INJECTED, _S.SUBMITTED, _S.SEEN):
-                await self.courier.note_step(wrapper.name, message_id, attempt.state, evidence)
+            await self._note(wrapper, attempt.attempt_id, attempt.state, evidence)
+        self.courier.returned(wrapper.name)
 
     async def _take_step(self, wrapper: Wrapper, told: wrapping.StepTaken) -> None:
-        message_id = told.attempt_id.rpartition(":")[0]
-        await self.courier.note_step(wrapper.name, message_id, told.state, told.evidence)
+        await self._note(wrapper, told.attempt_id, told.state, told.evidence)
+
+    async def _note(
+        self, wrapper: Wrapper, attempt: str, state: ReceiptState, evidence: Evidence
+    ) -> None:
+        """Write a step down that a wrapper tells, if it is one of what it was given."""
+        current = self._current(wrapper, attempt)
+        if current is not None and state in STEPS:
+            await self.courier.outcomes.note_step(wrapper.name, current.id, state, modest(evidence))
+
+    def _current(self, wrapper: Wrapper, attempt: str) -> Message | None:
+        """Return the message of an attempt, if its agent has it."""
+        found = self.courier.under_way().get(wrapper.name)
+        return found.message if found is not None and attempt_id(found) == attempt else None
 
     async def _take_answer(self, wrapper: Wrapper, told: wrapping.Answered) -> None:
-        message_id = told.attempt_id.rpartition(":")[0]
-        current = self.working_on(wrapper.name)
-        if current is None or current.id != message_id:
+        """Take the end of a turn; what came of it is kept when this returns.
+
+        Raises:
+            ApiError: it could not be kept so far.
+        """
+        current = self._current(wrapper, told.attempt_id)
+        if current is None:
             return  # it was answered in a better way
-        end = (
-            ENDS.get(told.how, TurnEnd.FAILED) if told.is_ok or told.how in ENDS else TurnEnd.FAILED
-        )
-        if end is not TurnEnd.INTERRUPTED and told.how != "exited":
-            await self.courier.note_step(wrapper.name, message_id, _S.SEEN, told.evidence)
-        self.courier.hear(wrapper.name, Turn(by="pty", end=end, text=told.text))
+        end = TurnEnd.DONE if told.is_ok else ENDS.get(told.how, TurnEnd.FAILED)
+        if told.is_ok:
+            await self._note(wrapper, told.attempt_id, _S.SEEN, told.evidence)
+        turn = Turn(by="pty", end=end, text=told.text)
+        if not await self.courier.outcomes.hear_out(wrapper.name, current.id, turn, KEEP_SECONDS):
+            raise ApiError(Reason.STORE_UNAVAILABLE, f"the answer to {current.id} is not kept yet")
 
     async def _control(self, delivery: Delivery) -> bool:
         """Do what a ping or a shutdown asks; return whether it was done."""
@@ -307,7 +366,6 @@ class Post:
         elif wrapper is not None:
             await wrapper.ask(wrapping.ReadTerminal(limit=1))
         evidence = Evidence("daemon", f"the agent is there, and {addressee.activity}")
-        await self.mailboxes.acknowledge(delivery, now=self.now(), evidence=evidence)
         kind = MessageType.PONG if message.type is MessageType.PING else MessageType.INFO
         await self.office.append(
             Message(
@@ -318,7 +376,8 @@ class Post:
                 content=str(addressee.activity) if kind is MessageType.PONG else "it ends",
                 timestamp=self.now(),
                 reply_to=message.id,
-            )
+            ),
+            settling=Settling(_S.ANSWERED, evidence),
         )
         return True
 
@@ -335,6 +394,13 @@ class Post:
         if peer := self.callers.peer(context.connection):
             return peer
         return self.contacts.of_process(await self.callers.ancestry(context.connection)) or USER
+
+
+def modest(evidence: Evidence) -> Evidence:
+    """Return evidence that somebody else gives, no longer than anybody needs it."""
+    said = msgspec.json.encode(evidence.data)
+    data = evidence.data if len(said) <= MOST_EVIDENCE_BYTES else {"cut_bytes": len(said)}
+    return Evidence(evidence.by[:LONGEST_NAME], evidence.what[:LONGEST_TITLE], data)
 
 
 def new_id() -> str:

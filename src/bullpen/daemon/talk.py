@@ -1,7 +1,8 @@
 """What the daemon answers about messages, tasks and agents."""
 
+import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -23,8 +24,11 @@ from bullpen.model.messages import Message, MessageType
 from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity
 from bullpen.model.tasks import Task
+from bullpen.store.errors import StoreError
 
 __all__ = ["TalkService"]
+
+logger = logging.getLogger("bullpen.mail")
 
 _S = ReceiptState
 LONGEST_WAIT_SECONDS = 24 * 3600.0
@@ -175,19 +179,24 @@ class TalkService:
             return all(each.state in wanted or each.state in OVER for each in deliveries)
 
         takes = request.take and message.from_agent == await self._post.who(request.secret, context)
-        with self._office.awaiting(message.id) if takes else nullcontext():
+
+        def is_there() -> bool:
+            return not context.connection.is_closed
+
+        with self._office.awaiting(message.id, is_there) if takes else nullcontext():
             deliveries, has_ended = await self._office.wait(
                 message.id, is_over, min(seconds, LONGEST_WAIT_SECONDS)
             )
         reached = all(each.state in wanted for each in deliveries)
         reply = await self._office.answer_to(message.id)
-        if takes and reply is not None:
+        if takes and is_there() and reply is not None:
             await self._office.see(reply)
         outcome = "reached" if reached else "ended" if has_ended else "timeout"
         reason = ""
         if outcome == "ended":
             reason = await self._why(message.id, reply)
         elif outcome == "timeout":
+            logger.warning("%s is not %s after %g s", message.id, request.until, seconds)
             reason = self._post.courier.holding(deliveries[0].recipient) if deliveries else ""
         return talk.WaitMessageReply(
             outcome=outcome,
@@ -348,7 +357,8 @@ class TalkService:
         current = self._post.working_on(delivery.recipient)
         await self._post.courier.give_up(delivery, f"{name} cancelled it", is_canceled=True)
         if current is not None and current.id == message.id:
-            await self._interrupt_agent(delivery.recipient)
+            with suppress(ApiError):  # it is cancelled, whatever its agent goes on to do
+                await self._interrupt_agent(delivery.recipient)
         [delivery, *_] = await self._mailboxes.deliveries(message.id)
         return await self._view(delivery)
 
@@ -404,5 +414,7 @@ def _translated(handler: Handler) -> Handler:
             return await handler(request, context)
         except MailError as error:
             raise ApiError(error.reason, str(error), **error.data) from error
+        except StoreError as error:
+            raise ApiError(Reason.STORE_UNAVAILABLE, str(error)) from error
 
     return handle

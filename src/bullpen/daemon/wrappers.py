@@ -51,6 +51,7 @@ R = TypeVar("R")
 ANSWER_SECONDS = 5.0
 RETURN_SECONDS = 60.0  # a wrapper that lost us comes back within a few
 LONGEST_NAME = 64
+LONGEST_TITLE = 1000  # characters of what a wrapper says of a screen; it is kept, and shown
 OUR_NAMES = frozenset({USER, GUEST, "bullpen", "mailbox", "all"})
 
 
@@ -120,6 +121,7 @@ class Wrappers:
         *,
         is_taken: Callable[[str], bool],
         on_change: Callable[[Wrapper], None],
+        on_new: Callable[[Wrapper], Awaitable[None]],
         on_attempts: Callable[[Wrapper, tuple[Attempt, ...]], Awaitable[None]],
         on_step: Callable[[Wrapper, StepTaken], Awaitable[None]],
         on_answered: Callable[[Wrapper, Answered], Awaitable[None]],
@@ -128,6 +130,7 @@ class Wrappers:
         self._directory = directory
         self._is_taken = is_taken
         self._on_change = on_change
+        self._on_new = on_new
         self._on_attempts = on_attempts
         self._on_step = on_step
         self._on_answered = on_answered
@@ -150,15 +153,15 @@ class Wrappers:
             each.has_ended = True
         return tuple(dead)
 
-    async def end(self, name: str) -> None:
-        """Let an agent that has gone speak for itself no more."""
-        await self._identities.end(name)
+    async def lose(self, name: str) -> None:
+        """Let an agent that has gone without a word speak for itself no more, unless it returns."""
+        await self._identities.end(name, is_lost=True)
         self._known.pop(name, None)
 
     # ------------------------------------------------------------------------------- what they say
 
     async def register(self, request: RegisterWrapper, context: Context) -> RegisterReply:
-        """Take an agent in, or back."""
+        """Take an agent in, or back. Only who was not told to have ended comes back."""
         async with self._registering:  # two may want the same name
             if request.secret:
                 identity = await self._identities.revive(request.secret)
@@ -168,17 +171,27 @@ class Wrappers:
                 secret = await self._identities.mint(name, request.provider, request.profile)
             directory = self._directory / name
             await asyncio.to_thread(make_private, directory)
-            before = self._known.get(name)
+            before = self._known.get(name) if request.secret else None
             wrapper = Wrapper(name, request, context.connection)
             if before is not None:
                 wrapper.pid, wrapper.tty, wrapper.state = before.pid, before.tty, before.state
                 wrapper.sessions = before.sessions
             self._known[name] = wrapper
-        context.connection.on_close(lambda _: self._on_change(wrapper))
-        logger.info("%s is %s (wrapper %d)", name, request.profile, request.wrapper_pid)
-        await self._on_attempts(wrapper, request.attempts)
+        context.connection.on_close(lambda _: self._lost(wrapper))
+        what = (name, request.profile, request.wrapper_pid)
+        if request.secret:
+            logger.warning("%s has connected again: %s (wrapper %d)", *what)
+            await self._on_attempts(wrapper, request.attempts)
+        else:
+            logger.info("%s is %s (wrapper %d)", *what)
+            await self._on_new(wrapper)
         self._on_change(wrapper)
         return RegisterReply(name=name, secret=secret, directory=str(directory))
+
+    def _lost(self, wrapper: Wrapper) -> None:
+        if not wrapper.has_ended:
+            logger.warning("the connection with the wrapper of %s is lost", wrapper.name)
+        self._on_change(wrapper)
 
     def _free_name(self, wanted: str) -> str:
         if not _is_name(wanted):
@@ -208,7 +221,15 @@ class Wrappers:
     def state(self, told: WrapperState, context: Context) -> None:
         """Take what the program is doing."""
         wrapper = self._of(context)
-        wrapper.state = told
+        wrapper.state = WrapperState(
+            activity=told.activity,
+            status=told.status[:LONGEST_TITLE],
+            is_ready=told.is_ready,
+            prompt=told.prompt[:LONGEST_TITLE],
+            why=told.why[:LONGEST_TITLE],
+            title=told.title[:LONGEST_TITLE],
+            output_end=told.output_end,
+        )
         self._on_change(wrapper)
 
     async def step(self, told: StepTaken, context: Context) -> None:

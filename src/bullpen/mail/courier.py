@@ -11,26 +11,25 @@ has another state, by `wake`.
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
 
 from bullpen.errors import BullpenError
 from bullpen.mail.directory import Addressee, Directory
 from bullpen.mail.doors import Door, Handed, Handover, Rung
-from bullpen.mail.errors import ImpossibleReceipt, LeaseLost, MailError, MessageNotFound
+from bullpen.mail.errors import ImpossibleReceipt, LeaseLost, MailError
 from bullpen.mail.in_hand import InHand, Patience
+from bullpen.mail.ladder import Ladder
 from bullpen.mail.mailboxes import MAILBOX, Mailboxes
+from bullpen.mail.outcomes import Answer, NotKept, Outcomes, why_gone
 from bullpen.mail.policy import USER, is_guest
 from bullpen.mail.receipts import IN_FLIGHT
 from bullpen.mail.signals import Signals
 from bullpen.mail.tasks import asks
-from bullpen.mail.turning import ON_SIGHT, failure_reply, is_about, reply_of_turn
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState, TaskQuery
 from bullpen.model.messages import Message, MessageType
 from bullpen.model.states import Activity
-from bullpen.model.turns import Turn, TurnEnd
+from bullpen.model.turns import Turn
 
 __all__ = ["Courier"]
 
@@ -40,11 +39,11 @@ _S = ReceiptState
 _STOPPED = (Activity.IDLE, Activity.ERROR, Activity.RATE_LIMITED)
 LEASE_SECONDS = 120.0  # longer than any door may take
 EXPIRE_SECONDS = 1.0
-MOST_UNHEARD = 1000  # turns that are told before we have begun
+SOON_SECONDS = 0.05  # the least between two looks at what is tried again at a time
+CONTROL = "control"
+"""Who ends agents, as a holder of leases."""
 
 Now = Callable[[], datetime]
-Answer = Callable[[Message], Awaitable[object]]
-"""Keeps a reply that was made for an agent."""
 
 
 class Courier:
@@ -64,60 +63,76 @@ class Courier:
     ) -> None:
         self._mailboxes = mailboxes
         self._directory = directory
-        self._doors: list[Door] = []
+        self._ladder = Ladder(directory)
         self._signals = signals
-        self._answer = answer
         self._control = control
         self._now = now
-        self._new_id = new_id
         self._patience = patience or Patience()
-        self._in_hand: dict[str, InHand] = {}
+        self._outcomes = Outcomes(
+            mailboxes,
+            directory,
+            signals,
+            answer=answer,
+            wake=self.wake,
+            now=now,
+            new_id=new_id,
+            patience=self._patience,
+        )
         self._holding: dict[str, str] = {}
         self._woken: dict[str, asyncio.Event] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
-        self._last_turn: dict[str, str] = {}  # by agent: the turn that was last known to have ended
-        self._unheard: deque[tuple[str, Turn]] = deque(maxlen=MOST_UNHEARD)
+        self._began_at = now()
         self.on_handing: Callable[[str, Delivery], None] = lambda *_: None
         """Told of an agent that is about to be given something."""
-        self.on_over: Callable[[str], None] = lambda _: None
+
+    @property
+    def on_over(self) -> Callable[[str], None]:
         """Told of an agent whose message has come to its end."""
+        return self._outcomes.on_over
+
+    @on_over.setter
+    def on_over(self, told: Callable[[str], None]) -> None:
+        self._outcomes.on_over = told
 
     def add_door(self, door: Door) -> None:
         """Have one more way into agents."""
-        self._doors.append(door)
-        self._doors.sort(key=lambda each: list(Rung).index(each.rung))
+        self._ladder.add(door)
 
     # ------------------------------------------------------------------------------- what it is at
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """What agents have, and what comes of it."""
+        return self._outcomes
+
     def working_on(self, agent: str) -> Message | None:
         """Return the message an agent has."""
-        found = self._in_hand.get(agent)
+        found = self._outcomes.in_hand.get(agent)
         return found.message if found is not None else None
-
-    def holding(self, agent: str) -> str:
-        """Return why an agent's next message is not handed over, in words; empty if none waits."""
-        if (found := self._in_hand.get(agent)) is not None:
-            return f"it has the message {found.message.id}"
-        return self._holding.get(agent, "")
 
     def under_way(self) -> dict[str, Delivery]:
         """Return what agents have, or may have."""
-        return {agent: each.delivery for agent, each in self._in_hand.items()}
+        return {agent: each.delivery for agent, each in self._outcomes.in_hand.items()}
+
+    def holding(self, agent: str) -> str:
+        """Return why an agent's next message is not handed over, in words; empty if none waits."""
+        if (found := self._outcomes.in_hand.get(agent)) is not None:
+            return f"it has the message {found.message.id}"
+        return self._holding.get(agent, "")
 
     def doors_to(self, agent: str) -> tuple[Rung, ...]:
         """Return the ways into an agent, best first."""
-        return tuple(each.rung for each in self._doors if each.reaches(agent))
+        return self._ladder.to(agent)
 
     async def interrupt(self, agent: str) -> bool:
         """Interrupt what an agent is doing; return whether there was a way to."""
-        in_hand = self._in_hand.get(agent)
-        for door in self._doors:
-            if door.reaches(agent) and await door.interrupt(agent):
-                if in_hand is not None:
-                    in_hand.interrupted_at = self._now()
-                return True
-        return False
+        in_hand = self._outcomes.in_hand.get(agent)
+        if not await self._ladder.interrupt(agent):
+            return False
+        if in_hand is not None:
+            in_hand.interrupted_at = self._now()
+        return True
 
     # ------------------------------------------------------------------------------------- running
 
@@ -125,26 +140,32 @@ class Courier:
         """Deliver until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._tasks = group
+            self._outcomes.begin(group)
             try:
-                while self._unheard:
-                    self.hear(*self._unheard.popleft())
-                for agent in {*await self._mailboxes.backlog(), *self._in_hand}:
+                for agent in {*await self._mailboxes.backlog(), *self._outcomes.in_hand}:
                     self.wake(agent)
                 while True:
                     await self._expire()
                     await asyncio.sleep(EXPIRE_SECONDS)
             finally:
                 self._tasks = None
+                self._outcomes.begin(None)
 
     async def take_up(self) -> None:
         """Learn what was under way when we last ended. First of all, before anybody tells of it."""
+        self._began_at = self._now()
         recovered = await self._mailboxes.recover()
         seen = await self._mailboxes.tasks(TaskQuery(states=(_S.SEEN,)))
-        for delivery in (*reversed(seen), *recovered.in_flight):
+        for delivery in (*reversed(seen), *recovered.in_flight, *recovered.in_doubt):
             if await self._has_asked(delivery):
                 continue  # the agent is free until somebody answers it
-            self._in_hand[delivery.recipient] = InHand(
-                delivery, None, self._now(), is_unsure=delivery.state in IN_FLIGHT
+            by = delivery.leased_by
+            self._outcomes.in_hand[delivery.recipient] = InHand(
+                delivery,
+                Rung(by) if by in set(Rung) else None,
+                self._began_at,
+                is_unsure=delivery.state is not _S.SEEN,
+                is_recovered=True,
             )
 
     async def _has_asked(self, delivery: Delivery) -> bool:
@@ -153,15 +174,17 @@ class Courier:
         return bool(said) and asks(said[-1])
 
     async def _expire(self) -> None:
+        def tell(delivery: Delivery) -> Message | None:
+            return self._outcomes.word(delivery, "it expired before the agent had it")
+
         try:
-            expired = await self._mailboxes.expire(now=self._now())
+            expired = await self._mailboxes.expire(now=self._now(), tell=tell)
         except BullpenError as error:
             logger.error("what is too old could not be ended: %s", error)
             return
         for delivery in expired:
             logger.warning("%s expired before %s had it", delivery.message.id, delivery.recipient)
-            await self._tell_sender(delivery, "it expired before the agent had it")
-            self._signals.tell(delivery.message.id, delivery.recipient)
+            self._outcomes.tell_over(delivery)
 
     def wake(self, agent: str) -> None:
         """Look at an agent again: it has mail, or something about it became different."""
@@ -175,13 +198,16 @@ class Courier:
 
     async def _work(self, agent: str) -> None:
         try:
-            while await self._step(agent):
+            while (seconds := await self._step(agent)) is not None:
                 event = self._woken[agent]
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._patience.look_again):
+                    async with asyncio.timeout(seconds):
                         await event.wait()
-        except Exception:  # the boundary: what befalls one agent's mail is not another's
-            logger.exception("the mail of %s could not be delivered; it is tried again", agent)
+        except Exception as error:  # the boundary: what befalls one agent's mail is not another's
+            is_a_bug = not isinstance(error, BullpenError)
+            logger.error(
+                "the mail of %s cannot be delivered now: %s", agent, error, exc_info=is_a_bug
+            )
             asyncio.get_running_loop().call_later(self._patience.look_again, self.wake, agent)
         finally:
             del self._workers[agent]
@@ -190,65 +216,56 @@ class Courier:
             elif self._tasks is not None:
                 asyncio.get_running_loop().call_soon(self.wake, agent)
 
-    async def _step(self, agent: str) -> bool:
-        """Do what can be done for an agent; return whether something is left to wait for."""
+    async def _step(self, agent: str) -> float | None:
+        """Do what can be done for an agent; return when to look again, None if nothing is left."""
         while True:
             self._woken[agent].clear()
-            if (in_hand := self._in_hand.get(agent)) is not None:
+            if (in_hand := self._outcomes.in_hand.get(agent)) is not None:
                 await self._look_after(agent, in_hand)
-                if agent in self._in_hand:
+                if agent in self._outcomes.in_hand:
                     await self._make_room(agent, in_hand)
-                    return True
+                    return self._patience.look_again
+            await self._end_left(agent)
             waiting = await self._mailboxes.waiting(agent, limit=1)
             if not waiting:
                 self._holding.pop(agent, None)
-                return False
+                return None
             if not await self._try(agent, waiting[0]):
-                return True
+                return self._next_look(waiting[0])
+
+    def _next_look(self, first: Delivery) -> float:
+        """Return after how many seconds to look again: in time for what is tried again."""
+        pause = (first.available_at - self._now()).total_seconds()
+        longest = self._patience.look_again
+        return max(min(pause, longest), SOON_SECONDS) if pause > 0 else longest
 
     # ------------------------------------------------------------------------------- handing over
 
     async def _try(self, agent: str, first: Delivery) -> bool:
         """Hand the next message over if that can be; return whether to go on at once."""
         if first.message.type in (MessageType.PING, MessageType.SHUTDOWN):
-            return await self._hand_to_control(agent)
-        door, why = self._choose(agent)
+            return await self._hand_to_control(agent, first.message.type)
+        door, why = self._ladder.choose(agent)
         if door is None and first.message.priority.interrupts:
             door, why = await self._interrupt(agent, why)
         if door is None:
             self._holding[agent] = why
             return False
-        leased = await self._mailboxes.lease(agent, now=self._now(), seconds=LEASE_SECONDS)
+        by = "" if door.rung is Rung.HOOK else str(door.rung)  # which notes it before it is in
+        leased = await self._mailboxes.lease(agent, now=self._now(), seconds=LEASE_SECONDS, by=by)
         if not leased:
-            self._holding[agent] = "it is tried again in a moment"
+            self._holding[agent] = self._holding.get(agent) or "it is tried again in a moment"
             return False
         self._holding.pop(agent, None)
-        return await self._hand_over(agent, leased[0], door)
-
-    def _choose(self, agent: str) -> tuple[Door | None, str]:
-        addressee = self._directory.find(agent)
-        if addressee is None or not addressee.is_present:
-            return None, "the agent is not there; it waits for its return"
-        reasons: dict[Rung, str] = {}
-        for door in self._doors:
-            if not door.reaches(agent):
-                continue
-            if Rung.OWN in reasons and door.rung is not Rung.HOOK:
-                break  # what the program itself says is truer than its screen
-            reason = door.is_open(agent)
-            if not reason:
-                return door, ""
-            reasons[door.rung] = reason
-        if not reasons:
-            return None, "there is no way into it; it can fetch its messages by itself"
-        told = [reason for rung, reason in reasons.items() if rung is not Rung.HOOK]
-        return None, told[0] if told else reasons[Rung.HOOK]
+        in_hand = InHand(leased[0], door.rung, self._now())
+        return await self._hand_over(agent, in_hand, door)
 
     async def _make_room(self, agent: str, in_hand: InHand) -> None:
         """Interrupt the turn of a message if an urgent one waits behind it."""
-        before = in_hand.interrupted_at
-        if before is not None and self._seconds_since(before) < self._patience.interrupt:
-            return
+        if in_hand.interrupted_at is not None:
+            waited = in_hand.seconds_since("interrupted_at", self._now())
+            if waited < self._patience.interrupt:
+                return
         addressee = self._directory.find(agent)
         if addressee is None or addressee.activity is not Activity.RUNNING or in_hand.is_handing:
             return
@@ -267,25 +284,29 @@ class Courier:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience.interrupt):
                 while True:
-                    chosen = self._choose(agent)
+                    chosen = self._ladder.choose(agent)
                     if chosen[0] is not None:
                         return chosen
                     event.clear()
                     await event.wait()
-        return self._choose(agent)
+        return self._ladder.choose(agent)
 
-    async def _hand_over(self, agent: str, delivery: Delivery, door: Door) -> bool:
-        in_hand = InHand(delivery, door.rung, self._now(), is_handing=True)
-        self._in_hand[agent] = in_hand  # a turn may be told before the door has answered
+    async def _hand_over(self, agent: str, in_hand: InHand, door: Door) -> bool:
+        in_hand.is_handing, in_hand.is_to_be_asked = True, False
+        self._outcomes.in_hand[agent] = in_hand  # a turn may be told before the door has answered
+        delivery = in_hand.delivery
 
         async def note(state: ReceiptState, evidence: Evidence) -> None:
-            await self._record(in_hand, state, evidence)
+            if not await self._outcomes.record(in_hand, state, evidence):
+                raise NotKept(delivery.message.id, state)
 
         self.on_handing(agent, delivery)
         try:
             result = await door.hand_over(delivery, note)
         except asyncio.CancelledError:
             raise
+        except NotKept as error:
+            result = Handover(Handed.UNSURE, str(error))
         except Exception as error:
             logger.exception("the door %s to %s failed", door.rung, agent)
             result = Handover(Handed.UNSURE, f"the door failed: {error}")
@@ -293,49 +314,71 @@ class Courier:
 
     async def _conclude(self, agent: str, in_hand: InHand, result: Handover) -> bool:
         in_hand.is_handing = False
-        if self._in_hand.get(agent) is not in_hand:
+        if self._outcomes.in_hand.get(agent) is not in_hand:
             return True  # it was answered meanwhile
         delivery = in_hand.delivery
         if result.outcome is Handed.TAKEN:
+            in_hand.is_unsure = False
             if in_hand.early is not None:
-                await self._hear_end(agent, in_hand, in_hand.early)
+                await self._outcomes.hear_end(agent, in_hand, in_hand.early)
             await self._look_after(agent, in_hand)
-            return agent not in self._in_hand
-        if result.outcome is Handed.REFUSED:
-            await self.give_up(delivery, result.reason or "it cannot be put into the agent")
-            return True
-        if delivery.state is _S.QUEUED and result.outcome is not Handed.UNSURE:
-            self._let_go(agent)
-            self._holding[agent] = result.reason or "the agent was not ready"
-            with contextlib.suppress(MailError):  # it ended in between
-                await self._mailboxes.put_back(delivery, now=self._now())
-            return False
+            return agent not in self._outcomes.in_hand
+        is_in_doubt = in_hand.is_unsure  # a door that is asked again says what was not known
+        if result.outcome is not Handed.UNSURE and (delivery.state is _S.QUEUED or is_in_doubt):
+            return await self._not_put_in(agent, in_hand, result)
         in_hand.is_unsure = True
         evidence = Evidence(str(in_hand.rung), result.reason or "nothing shows what became of it")
         if delivery.state is _S.QUEUED:
-            await self._record(in_hand, _S.INJECTED, evidence)
+            await self._outcomes.record(in_hand, _S.INJECTED, evidence)
         logger.warning("%s may have reached %s: %s", delivery.message.id, agent, result.reason)
         return False
 
-    async def _record(self, in_hand: InHand, state: ReceiptState, evidence: Evidence) -> None:
-        """Write a step down, unless it is known already or something later is."""
+    async def _not_put_in(self, agent: str, in_hand: InHand, result: Handover) -> bool:
+        """Have a message wait again of which nothing was put in, or give it up."""
         delivery = in_hand.delivery
-        try:
-            in_hand.delivery = await self._mailboxes.settle(
-                delivery.message.id, delivery.recipient, state, now=self._now(), evidence=evidence
-            )
-        except ImpossibleReceipt:
-            return
-        self._signals.tell(delivery.message.id)
+        reason = result.reason or "the agent was not ready"
+        in_hand.not_in = result  # until that is written down
+        if result.outcome is Handed.REFUSED:
+            await self._outcomes.give_up(delivery, reason, state=_S.DEAD)
+            return True
+        with contextlib.suppress(MailError):  # it ended in between
+            if result.outcome is Handed.GONE or delivery.state is not _S.QUEUED:
+                await self._release(delivery, reason)
+            else:
+                await self._mailboxes.put_back(delivery, now=self._now())
+        self._outcomes.let_go(agent)
+        self._holding[agent] = reason
+        return False
 
-    async def _hand_to_control(self, agent: str) -> bool:
+    async def _release(self, delivery: Delivery, reason: str) -> None:
+        """Try a message again after a pause, or give it up after the last one."""
+        evidence = Evidence(delivery.leased_by or MAILBOX, reason)
+        released = await self._mailboxes.release(
+            delivery,
+            now=self._now(),
+            evidence=evidence,
+            tell=lambda dead: self._outcomes.word(dead, reason),
+        )
+        what = (delivery.message.id, delivery.recipient, delivery.attempt, reason)
+        if released.state is _S.DEAD:
+            logger.error("%s could not be given to %s in %d attempts: %s", *what)
+        else:
+            logger.warning("%s is tried again for %s, after attempt %d: %s", *what)
+        self._outcomes.tell_over(released)
+
+    async def _hand_to_control(self, agent: str, kind: MessageType) -> bool:
         """Ping and shutdown are for who runs the agent, not for the agent."""
-        leased = await self._mailboxes.lease(agent, now=self._now())
+        by = CONTROL if kind is MessageType.SHUTDOWN else ""  # nobody is to be ended twice
+        leased = await self._mailboxes.lease(agent, now=self._now(), by=by)
         for delivery in leased:
-            if not await self._control(delivery):
+            reason = "the agent cannot be reached"
+            try:
+                is_done = await self._control(delivery)
+            except BullpenError as error:
+                is_done, reason = False, str(error)
+            if not is_done:
                 with contextlib.suppress(LeaseLost, ImpossibleReceipt):
-                    evidence = Evidence(MAILBOX, "the agent cannot be reached")
-                    await self._mailboxes.release(delivery, now=self._now(), evidence=evidence)
+                    await self._release(delivery, reason)
             self._signals.tell(delivery.message.id)
         return bool(leased)
 
@@ -343,146 +386,64 @@ class Courier:
 
     def hear(self, agent: str, turn: Turn) -> None:
         """Take what was told of an agent's turn."""
-        if self._tasks is None:
-            self._unheard.append((agent, turn))
-        elif (in_hand := self._in_hand.get(agent)) is not None:
-            self._spawn(agent, self._hear(agent, in_hand, turn))
-
-    def _spawn(self, agent: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside an agent's worker; what befalls it is nobody else's business."""
-
-        async def guarded() -> None:
-            try:
-                await work
-            except Exception:  # the boundary
-                logger.exception("what became of a message to %s could not be kept", agent)
-
-        if self._tasks is None:
-            work.close()
-        else:
-            self._tasks.create_task(guarded(), name=f"courier:{agent}:turn")
-
-    async def _hear(self, agent: str, in_hand: InHand, turn: Turn) -> None:
-        if turn.prompt is not None and is_about(turn.prompt, in_hand.message):
-            in_hand.is_unsure = False
-            in_hand.turn_id = turn.turn_id
-            evidence = Evidence(turn.by, "a turn began with it", _where(turn))
-            await self._record(in_hand, _S.SEEN, evidence)
-        if turn.end is not None:
-            await self._hear_end(agent, in_hand, turn)
-        self.wake(agent)
-
-    async def _hear_end(self, agent: str, in_hand: InHand, turn: Turn) -> None:
-        if self._in_hand.get(agent) is not in_hand or self._is_of_another(agent, in_hand, turn):
-            return
-        if in_hand.is_handing:
-            in_hand.early = turn
-            return
-        if in_hand.delivery.state is not _S.SEEN:
-            if turn.end is TurnEnd.INTERRUPTED or in_hand.delivery.state is _S.QUEUED:
-                return  # the end of what went before
-            await self._record(in_hand, _S.SEEN, Evidence(turn.by, "a turn ended after it"))
-        addressee = self._directory.find(agent)
-        if turn.by in ON_SIGHT and addressee is not None and addressee.tells_turns:
-            if in_hand.seen_end is None:
-                in_hand.seen_end = turn
-                loop = asyncio.get_running_loop()
-                loop.call_later(self._patience.better_word, self._believe, agent, in_hand)
-            return
-        await self._end(agent, in_hand, turn)
-
-    def _is_of_another(self, agent: str, in_hand: InHand, turn: Turn) -> bool:
-        """Whether an end is that of another turn: of the one before, told again by a slower one."""
-        if turn.asked and not any(is_about(each, in_hand.message) for each in turn.asked):
-            return True
-        if not turn.turn_id:
-            return False
-        if in_hand.turn_id:
-            return turn.turn_id != in_hand.turn_id
-        return turn.turn_id == self._last_turn.get(agent)
-
-    def _believe(self, agent: str, in_hand: InHand) -> None:
-        """Take what was seen for true, now that nothing better has come."""
-        if self._in_hand.get(agent) is in_hand and in_hand.seen_end is not None:
-            self._spawn(agent, self._end(agent, in_hand, in_hand.seen_end))
-
-    async def _end(self, agent: str, in_hand: InHand, turn: Turn) -> None:
-        if self._in_hand.get(agent) is not in_hand:
-            return
-        self._let_go(agent)
-        if turn.turn_id:
-            self._last_turn[agent] = turn.turn_id
-        if in_hand.wants_answer:
-            reply = reply_of_turn(
-                in_hand.message, agent, turn, reply_id=self._new_id(), now=self._now()
-            )
-            await self._answer(reply)
-        self._signals.tell(in_hand.message.id)
-        self.wake(agent)
+        self._outcomes.hear(agent, turn)
 
     async def note_step(
         self, agent: str, message_id: str, state: ReceiptState, evidence: Evidence
     ) -> None:
         """Take a step that a door told of after it had answered."""
-        in_hand = self._in_hand.get(agent)
-        if in_hand is not None and in_hand.message.id == message_id:
-            in_hand.is_unsure = False
-            await self._record(in_hand, state, evidence)
-
-    async def never_arrived(self, agent: str, message_id: str) -> None:
-        """Take the word of who was to put a message in that it has not: it may be tried again."""
-        in_hand = self._in_hand.get(agent)
-        if in_hand is None or in_hand.message.id != message_id:
-            return
-        if in_hand.delivery.state in (_S.QUEUED, *IN_FLIGHT):
-            self._let_go(agent)
-            evidence = Evidence(str(in_hand.rung or MAILBOX), "it was not put in")
-            with contextlib.suppress(MailError):
-                await self._mailboxes.release(in_hand.delivery, now=self._now(), evidence=evidence)
-        self.wake(agent)
+        await self._outcomes.note_step(agent, message_id, state, evidence)
 
     def answered(self, message_id: str, agent: str) -> None:
         """Learn that an agent has answered a message by itself."""
-        in_hand = self._in_hand.get(agent)
-        if in_hand is not None and in_hand.message.id == message_id:
-            self._let_go(agent)
-            self.wake(agent)
-
-    def _let_go(self, agent: str) -> None:
-        """Have an agent without a message again."""
-        if self._in_hand.pop(agent, None) is not None:
-            self.on_over(agent)
+        self._outcomes.answered(message_id, agent)
 
     async def give_up(self, delivery: Delivery, reason: str, *, is_canceled: bool = False) -> None:
         """End a message that waits or is worked on, and tell its sender."""
-        in_hand = self._in_hand.get(delivery.recipient)
-        if in_hand is not None and in_hand.message.id == delivery.message.id:
-            self._let_go(delivery.recipient)
-        data = {"canceled": True} if is_canceled else {}
-        state = _S.DEAD if delivery.state is _S.QUEUED else _S.FAILED
-        with contextlib.suppress(ImpossibleReceipt, MessageNotFound):
-            await self._mailboxes.settle(
-                delivery.message.id,
-                delivery.recipient,
-                state,
-                now=self._now(),
-                evidence=Evidence(MAILBOX, reason, data),
-            )
-        await self._tell_sender(delivery, reason)
-        self._signals.tell(delivery.message.id, delivery.recipient)
-        self.wake(delivery.recipient)
+        await self._outcomes.give_up(delivery, reason, is_canceled=is_canceled)
+
+    def returned(self, agent: str) -> None:
+        """Learn that who types for an agent has come back: it is asked what became of the message.
+
+        It is asked by handing over the same attempt once more, which it does only if it has not.
+        """
+        in_hand = self._outcomes.in_hand.get(agent)
+        if in_hand is not None and in_hand.rung is Rung.PTY:
+            in_hand.is_recovered = False
+            in_hand.is_to_be_asked = in_hand.delivery.state in (_S.QUEUED, *IN_FLIGHT)
+        self.wake(agent)
+
+    async def _end_left(self, agent: str) -> None:
+        """End what an agent has fetched by itself and can answer no more, since it is gone."""
+        addressee = self._directory.find(agent)
+        self._began_at = min(self._began_at, self._now())  # the clock may have been set back
+        waited = (self._now() - self._began_at).total_seconds()
+        is_there = addressee is not None and addressee.is_present
+        if not is_there and waited >= self._patience.sign_of_life:  # else it may be coming back
+            await self._outcomes.agent_ended(agent)
 
     async def _look_after(self, agent: str, in_hand: InHand) -> None:
         """See whether a message an agent has still may come to something."""
+        if in_hand.unkept is not None and not await self._outcomes.record(in_hand, *in_hand.unkept):
+            return
+        if in_hand.end is not None:
+            await self._outcomes.end(agent, in_hand, in_hand.end)
+            return
+        if in_hand.not_in is not None:
+            await self._not_put_in(agent, in_hand, in_hand.not_in)
+            return
         addressee = self._directory.find(agent)
-        if addressee is None or not addressee.is_present:
+        door = self._ladder.find(agent, in_hand.rung) if in_hand.is_to_be_asked else None
+        if door is not None and not in_hand.is_handing:
+            await self._hand_over(agent, in_hand, door)
+        elif addressee is None or not addressee.is_present:
             await self._agent_gone(in_hand)
         elif in_hand.delivery.state in (_S.ANSWERED, _S.FAILED):
-            self._let_go(agent)
+            self._outcomes.let_go(agent)
         elif in_hand.is_unsure and self._is_out_of_patience(in_hand):
             await self.give_up(in_hand.delivery, "nothing shows whether the agent has had it")
         elif not in_hand.wants_answer and self._is_quiet(in_hand, addressee):
-            self._let_go(agent)  # nobody waits for what comes of it
+            self._outcomes.let_go(agent)  # nobody waits for what comes of it
         elif in_hand.delivery.state is _S.SEEN and self._is_silent(agent, in_hand, addressee):
             # Some programs tell nothing of a turn that somebody broke off.
             was_interrupted = in_hand.interrupted_at is not None
@@ -492,20 +453,12 @@ class Courier:
             )
 
     async def _agent_gone(self, in_hand: InHand) -> None:
-        if in_hand.is_unsure and in_hand.rung is None:
-            if not self._is_out_of_patience(in_hand):
-                return  # we have just begun; its wrapper may still come back
-        elif in_hand.rung is None and not self._is_out_of_patience(in_hand):
-            return
-        seen = in_hand.delivery.state is _S.SEEN
-        reason = (
-            "the agent ended without answering" if seen else "the agent ended; it may have had it"
-        )
-        await self.give_up(in_hand.delivery, reason)
+        if in_hand.is_recovered and not self._is_out_of_patience(in_hand):
+            return  # we have just begun; its wrapper may still come back
+        await self.give_up(in_hand.delivery, why_gone(in_hand.delivery))
 
     def _is_out_of_patience(self, in_hand: InHand) -> bool:
-        waited = (self._now() - in_hand.since).total_seconds()
-        return waited >= self._patience.sign_of_life
+        return in_hand.seconds_since("since", self._now()) >= self._patience.sign_of_life
 
     def _is_silent(self, agent: str, in_hand: InHand, addressee: Addressee) -> bool:
         if addressee.activity not in _STOPPED:
@@ -516,25 +469,8 @@ class Courier:
         if in_hand.idle_since is None:
             in_hand.idle_since = self._now()
             asyncio.get_running_loop().call_later(seconds, self.wake, agent)
-        return self._seconds_since(in_hand.idle_since) >= seconds
-
-    def _seconds_since(self, time: datetime) -> float:
-        return (self._now() - time).total_seconds()
+        return in_hand.seconds_since("idle_since", self._now()) >= seconds
 
     def _is_quiet(self, in_hand: InHand, addressee: Addressee) -> bool:
-        is_past = (self._now() - in_hand.since).total_seconds() >= self._patience.better_word
+        is_past = in_hand.seconds_since("since", self._now()) >= self._patience.better_word
         return is_past and addressee.activity is not Activity.RUNNING
-
-    async def _tell_sender(self, delivery: Delivery, reason: str) -> None:
-        if delivery.message.type is not MessageType.TASK_REQUEST:
-            return
-        reply = failure_reply(
-            delivery.message, delivery.recipient, reason, reply_id=self._new_id(), now=self._now()
-        )
-        with contextlib.suppress(MailError):  # its mailbox is full; the receipt tells
-            await self._answer(reply)
-
-
-def _where(turn: Turn) -> dict[str, str]:
-    found = {"turn": turn.turn_id, "session": turn.session_id}
-    return {key: value for key, value in found.items() if value}

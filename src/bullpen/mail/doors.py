@@ -44,7 +44,7 @@ class Handed(StrEnum):
     REFUSED = "refused"
     """Nothing was put in, and this message never can be."""
     GONE = "gone"
-    """There is nobody behind the door any more."""
+    """There is nobody behind the door. Nothing was put in; it is tried again, some times."""
 
 
 class Handover(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import msgspec
 
-from bullpen.mail.doors import Rung
-from bullpen.model.deliveries import Delivery
+from bullpen.mail.doors import Handover, Rung
+from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.messages import Message, MessageType
 from bullpen.model.turns import Turn
 
@@ -48,6 +48,17 @@ class InHand(msgspec.Struct):
     """Since when its agent has nothing to do, though it has seen it and not answered."""
     interrupted_at: datetime | None = None
     """When its turn was interrupted, by us."""
+    is_recovered: bool = False
+    """It was given before we were started."""
+    is_to_be_asked: bool = False
+    """Who was to put it in has come back, and is to say what became of it."""
+    unkept: tuple[ReceiptState, Evidence] | None = None
+    """A step that could not be written down."""
+    not_in: Handover | None = None
+    """Why nothing was put in, as long as that is not written down."""
+    end: Turn | None = None
+    """An end that is being written down, or could not be."""
+    is_ending: bool = False
 
     @property
     def message(self) -> Message:
@@ -58,3 +69,10 @@ class InHand(msgspec.Struct):
     def wants_answer(self) -> bool:
         """Whether its sender waits for one."""
         return self.message.type is MessageType.TASK_REQUEST
+
+    def seconds_since(self, moment: str, now: datetime) -> float:
+        """Return how long ago one of its times was; if the clock was set back, it is now."""
+        before: datetime = getattr(self, moment)
+        if before > now:
+            setattr(self, moment, now)
+        return max((now - before).total_seconds(), 0.0)

@@ -6,7 +6,7 @@ transaction anyway. It reads no clock.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -19,7 +19,7 @@ from bullpen.mail.errors import (
     MessageNotFound,
     NobodyListens,
 )
-from bullpen.mail.mailboxes import MAILBOX, Appended, Recovered, Settling
+from bullpen.mail.mailboxes import MAILBOX, Appended, Recovered, Settling, Tell, nobody
 from bullpen.mail.receipts import DEAD_LETTERS, IN_FLIGHT, outcome_of_reply, steps
 from bullpen.mail.retries import LEASE_SECONDS, LONGEST_LEASE_SECONDS, ReconnectPolicy
 from bullpen.mail.rows import Rows
@@ -206,7 +206,9 @@ class Ledger:
         leased = self.lease(recipient, now, LEASE_SECONDS, limit)
         return tuple(self._advance(each, _S.SEEN, now, evidence) for each in leased)
 
-    def release(self, held: Delivery, now: datetime, evidence: Evidence) -> Delivery:
+    def release(
+        self, held: Delivery, now: datetime, evidence: Evidence, tell: Tell = nobody
+    ) -> Delivery:
         """Try again later, or not at all. See `Mailboxes.release`."""
         delivery = self._held(held)
         if delivery.state not in (_S.QUEUED, *IN_FLIGHT):
@@ -214,7 +216,9 @@ class Ledger:
         attempts = delivery.attempt - delivery.attempts_before
         again_at = self._rules.retries.next_attempt(attempts, now)
         if again_at is None:
-            return self._advance(delivery, _S.DEAD, now, evidence)
+            dead = self._advance(delivery, _S.DEAD, now, evidence)
+            self._keep(tell(dead), now)
+            return dead
         self._add_receipts(delivery, (_S.QUEUED,), now, evidence)
         return self._save(delivery, state=_S.QUEUED, available_at=again_at, leased_until=None)
 
@@ -238,12 +242,7 @@ class Ledger:
         """Add a step from outside. See `Mailboxes.settle`."""
         return self._advance(self._find(message_id, recipient), state, now, evidence)
 
-    def expire(
-        self,
-        now: datetime,
-        limit: int,
-        tell: Callable[[Delivery], Message | None] = lambda _: None,
-    ) -> tuple[Delivery, ...]:
+    def expire(self, now: datetime, limit: int, tell: Tell = nobody) -> tuple[Delivery, ...]:
         """End what is too old. See `Mailboxes.expire`."""
         for early in self._rows.early(now, limit):
             until = now + timedelta(seconds=early.message.metadata.ttl or 0)
@@ -252,12 +251,13 @@ class Ledger:
         ended = []
         for delivery in self._rows.expired(now, _longest(now), limit):
             ended.append(self._expire(delivery, now))
-            if (word := tell(ended[-1])) is not None:
-                self._keep(word, now)
+            self._keep(tell(ended[-1]), now)
         return tuple(ended)
 
-    def _keep(self, word: Message, now: datetime) -> None:
+    def _keep(self, word: Message | None, now: datetime) -> None:
         """Keep a message that somebody is to get in any case."""
+        if word is None:
+            return
         encoded = encode_message(word)
         if self._rows.add_message(word, encoded, self._thread_id(word), now):
             self._deliver(word, word.to_agent, now, len(encoded))

@@ -21,7 +21,7 @@ from bullpen.model.deliveries import (
 )
 from bullpen.model.messages import Message
 
-__all__ = ["MAILBOX", "Appended", "Mailboxes", "Recovered", "Settling"]
+__all__ = ["MAILBOX", "Appended", "Mailboxes", "Recovered", "Settling", "Tell", "nobody"]
 
 MAILBOX = "mailbox"
 """Who says what the mailboxes know by themselves."""
@@ -53,6 +53,14 @@ class Recovered(NamedTuple):
     in_doubt: tuple[Delivery, ...] = ()
     """Deliveries that were being handed over through a door, and are still held: whether anything
     was put in is not known."""
+
+
+Tell = Callable[[Delivery], Message | None]
+"""Makes the word to the sender of what has ended, which is kept together with the end."""
+
+
+def nobody(_: Delivery) -> None:
+    """Tell nobody."""
 
 
 class Mailboxes(Protocol):
@@ -122,10 +130,12 @@ class Mailboxes(Protocol):
         For who has them in his hands with that: nobody can take them, or be lost, in between.
         """
 
-    async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
+    async def release(
+        self, delivery: Delivery, *, now: datetime, evidence: Evidence, tell: Tell = nobody
+    ) -> Delivery:
         """Let go of a delivery that did not arrive; it is tried again later, or is dead by now.
 
-        Raises as `record` does.
+        If it is dead, `tell` makes the word to its sender. Raises as `record` does.
         """
 
     async def put_back(self, delivery: Delivery, *, now: datetime) -> Delivery:
@@ -156,16 +166,12 @@ class Mailboxes(Protocol):
         """
 
     async def expire(
-        self,
-        *,
-        now: datetime,
-        limit: int = 500,
-        tell: Callable[[Delivery], Message | None] = lambda _: None,
+        self, *, now: datetime, limit: int = 500, tell: Tell = nobody
     ) -> tuple[Delivery, ...]:
-        """End what waits and is older than its ttl; return it.
+        """End what waits and is older than its ttl; return it, and `tell` its senders.
 
-        `tell` makes the word to its sender, which is kept together with the end. What was accepted
-        later than now, since the clock was set back, lives from now on as long as it may.
+        What was accepted later than now, since the clock was set back, lives from now on as long
+        as it may.
         """
 
     async def recover(self) -> Recovered:

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from bullpen.mail.ledger import Ledger, Rules
-from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling
+from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling, Tell, nobody
 from bullpen.mail.receipts import OPEN, OPEN_TASK
 from bullpen.mail.retries import LEASE_SECONDS
 from bullpen.model.deliveries import (
@@ -66,8 +66,10 @@ class MemoryMailboxes(Mailboxes):
     ) -> tuple[Delivery, ...]:
         return self._ledger.take(recipient, now, evidence, limit)
 
-    async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
-        return self._ledger.release(delivery, now, evidence)
+    async def release(
+        self, delivery: Delivery, *, now: datetime, evidence: Evidence, tell: Tell = nobody
+    ) -> Delivery:
+        return self._ledger.release(delivery, now, evidence, tell)
 
     async def put_back(self, delivery: Delivery, *, now: datetime) -> Delivery:
         return self._ledger.put_back(delivery, now)
@@ -87,11 +89,7 @@ class MemoryMailboxes(Mailboxes):
         return self._ledger.settle(message_id, recipient, state, now, evidence)
 
     async def expire(
-        self,
-        *,
-        now: datetime,
-        limit: int = 500,
-        tell: Callable[[Delivery], Message | None] = lambda _: None,
+        self, *, now: datetime, limit: int = 500, tell: Tell = nobody
     ) -> tuple[Delivery, ...]:
         return self._ledger.expire(now, limit, tell)
 

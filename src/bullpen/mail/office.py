@@ -5,7 +5,7 @@ calls; what a message says of its own sender, its chain of causes and its retrie
 """
 
 import contextlib
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,7 @@ from bullpen.mail.errors import (
     NobodyListens,
     RecipientUnknown,
 )
-from bullpen.mail.mailboxes import Appended, Mailboxes
+from bullpen.mail.mailboxes import Appended, Mailboxes, Settling
 from bullpen.mail.policy import (
     USER,
     Bucket,
@@ -86,7 +86,7 @@ class PostOffice:
         self._new_id = new_id
         self._on_sent = on_sent
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
-        self._awaited: Counter[str] = Counter()
+        self._awaited: dict[str, list[Callable[[], bool]]] = {}
 
     # ------------------------------------------------------------------------------------- sending
 
@@ -108,13 +108,20 @@ class PostOffice:
             raise
         return await self.append(message, names)
 
-    async def append(self, message: Message, names: Sequence[str] | None = None) -> Appended:
-        """Keep a message that nothing is to be asked about any more: one of our own."""
-        appended = await self._mailboxes.append(message, now=self._now(), recipients=names)
-        is_awaited = (
-            message.reply_to in self._awaited and outcome_of_reply(message.type) is not None
+    async def append(
+        self,
+        message: Message,
+        names: Sequence[str] | None = None,
+        settling: Settling | None = None,
+    ) -> Appended:
+        """Keep a message that nothing is to be asked about any more: one of our own.
+
+        Raises as `Mailboxes.append` does.
+        """
+        appended = await self._mailboxes.append(
+            message, now=self._now(), recipients=names, settling=settling
         )
-        if is_awaited or is_guest(message.to_agent):
+        if self._is_awaited(message) or is_guest(message.to_agent):
             await self.see(message)
         keys = {message.id, *(each.recipient for each in appended.deliveries)}
         self._signals.tell(*keys, *([message.reply_to] if message.reply_to else []))
@@ -270,15 +277,23 @@ class PostOffice:
         return await self._mailboxes.deliveries(message_id), False
 
     @contextlib.contextmanager
-    def awaiting(self, message_id: str) -> Iterator[None]:
-        """Let who asked take the answer where he waits for it, as long as a block lasts."""
-        self._awaited[message_id] += 1
+    def awaiting(self, message_id: str, is_there: Callable[[], bool]) -> Iterator[None]:
+        """Let who asked take the answer where he waits for it, as long as a block lasts.
+
+        That is only if he is still there: else it is for his mailbox.
+        """
+        waiting = self._awaited.setdefault(message_id, [])
+        waiting.append(is_there)
         try:
             yield
         finally:
-            self._awaited[message_id] -= 1
-            if not self._awaited[message_id]:
+            waiting.remove(is_there)
+            if not waiting:
                 del self._awaited[message_id]
+
+    def _is_awaited(self, answer: Message) -> bool:
+        waiting = self._awaited.get(answer.reply_to or "", ())
+        return outcome_of_reply(answer.type) is not None and any(each() for each in waiting)
 
     async def see(self, answer: Message) -> None:
         """Mark an answer as seen by who waited for it; it is not delivered in another way."""

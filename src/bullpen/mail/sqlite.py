@@ -10,7 +10,7 @@ from sqlite3 import Connection
 from typing import TypeVar
 
 from bullpen.mail.ledger import Ledger, Rules
-from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling
+from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling, Tell, nobody
 from bullpen.mail.retries import LEASE_SECONDS
 from bullpen.model.deliveries import (
     CommunicationLog,
@@ -82,8 +82,10 @@ class SqliteMailboxes(Mailboxes):
     ) -> tuple[Delivery, ...]:
         return await self._write(lambda ledger: ledger.take(recipient, now, evidence, limit))
 
-    async def release(self, delivery: Delivery, *, now: datetime, evidence: Evidence) -> Delivery:
-        return await self._write(lambda ledger: ledger.release(delivery, now, evidence))
+    async def release(
+        self, delivery: Delivery, *, now: datetime, evidence: Evidence, tell: Tell = nobody
+    ) -> Delivery:
+        return await self._write(lambda ledger: ledger.release(delivery, now, evidence, tell))
 
     async def put_back(self, delivery: Delivery, *, now: datetime) -> Delivery:
         return await self._write(lambda ledger: ledger.put_back(delivery, now))
@@ -105,11 +107,7 @@ class SqliteMailboxes(Mailboxes):
         )
 
     async def expire(
-        self,
-        *,
-        now: datetime,
-        limit: int = 500,
-        tell: Callable[[Delivery], Message | None] = lambda _: None,
+        self, *, now: datetime, limit: int = 500, tell: Tell = nobody
     ) -> tuple[Delivery, ...]:
         return await self._write(lambda ledger: ledger.expire(now, limit, tell))
 
