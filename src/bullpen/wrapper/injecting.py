@@ -44,6 +44,7 @@ UNBRACKETED_SECONDS = 3.0
 ESCAPE, CONTROL_C = b"\x1b", b"\x03"
 ESCAPE_SECONDS = 0.2  # between two of them; at once they are another key
 SIGNAL_SECONDS = 0.5  # for a program to say something about being interrupted
+SLOWEST_BYTES = 50_000  # that a program reads in a second, if it reads
 LONGEST_WAIT = 60.0  # to look again, whatever was or was not told
 
 Turn = LineTurn | ScreenTurn
@@ -137,13 +138,16 @@ class Injector:
                 reply = await self._typed(record)
         except PtyClosed as closed:
             reply = InjectReply(outcome="ended", reason=str(closed))
+        except TimeoutError:
+            reply = InjectReply(outcome="unsure", reason="the program does not read")
         except Exception:  # whoever asked must not wait for ever
             logger.exception("typing %s failed", record.request.attempt_id)
             reply = InjectReply(outcome="unsure", reason="the wrapper failed")
         finally:
             if reply.outcome != "submitted":
-                was_typed = reply.outcome == "unsure" or record.state is not ReceiptState.QUEUED
-                if was_typed:
+                if record.state is not ReceiptState.QUEUED:  # some of it was typed
+                    reply = InjectReply(outcome="unsure", reason=reply.reason)
+                if reply.outcome == "unsure":
                     record.state = ReceiptState.FAILED
                 else:
                     self._book.forget(record)
@@ -193,7 +197,7 @@ class Injector:
         self._watch.pulse.beat()
 
     async def _write(self, data: bytes) -> None:
-        async with asyncio.timeout(self._pace.echo):
+        async with asyncio.timeout(self._pace.echo + len(data) / SLOWEST_BYTES):
             await self._terminal.write(data)
 
     # ---------------------------------------------------------------------------------- on a screen
@@ -250,7 +254,7 @@ class Injector:
             self._pasted, self._leftover = injection.message.text, ""
             # Told before it is done: what was begun and not ended must not be begun again.
             record.state = ReceiptState.INJECTED
-        await self._terminal.write(typed.data)
+        await self._write(typed.data)
         if typed.move is Move.PASTE:
             what = "pasted into its prompt box"
             if injection.message.is_flattened:

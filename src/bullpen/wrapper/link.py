@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from bullpen.api.errors import reason_of
 from bullpen.api.runtime import Paths
 from bullpen.api.wrapping import RegisterReply, RegisterWrapper
 from bullpen.connection import (
@@ -24,6 +25,7 @@ from bullpen.connection import (
     TypedRequest,
 )
 from bullpen.errors import BullpenError
+from bullpen.model.reasons import Reason
 
 __all__ = ["Link"]
 
@@ -31,6 +33,11 @@ logger = logging.getLogger("bullpen.wrapper")
 
 REGISTER_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+
+_NOT_KNOWN = tuple(
+    each.word
+    for each in (Reason.IDENTITY_UNKNOWN, Reason.IDENTITY_EXPIRED, Reason.IDENTITY_FOREIGN)
+)
 
 R = TypeVar("R")
 
@@ -134,8 +141,8 @@ class Link:
         try:
             return await connection.request(request, timeout=REGISTER_SECONDS)
         except RemoteError as error:
-            if not request.secret:
-                raise
+            if not request.secret or reason_of(error) not in _NOT_KNOWN:
+                raise  # and come back as who we are
             # Another daemon than the one that gave it, perhaps after its state was deleted.
             logger.warning("the daemon does not know us: %s", error)
             again = msgspec.structs.replace(request, secret="")
