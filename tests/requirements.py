@@ -644,6 +644,9 @@ _TERMINAL = {
     "S-05": "An agent elsewhere is sent messages at the path of the seed, if it speaks that.",
     "S-06": "What is said to agents elsewhere is made of messages and parts.",
     "S-45": "The words of artifacts are joined by lines.",
+    "S-48": "An agent of this machine goes before one elsewhere of the same name.",
+    "S-98": "An agent elsewhere is added by a request, or the reason why not is told.",
+    "S-99": "Agents elsewhere are listed by a request.",
     "S-120": "An agent is discovered by its card, and kept.",
     "S-121": "A message to an agent of this machine becomes a task there.",
     "S-122": "A message to an agent elsewhere becomes a task there.",
@@ -658,6 +661,7 @@ _TERMINAL = {
     "S-150": "What is sent to an agent of this machine has the shape that was agreed on.",
     "S-152": "Who wants the answer waits for the end of the task.",
     "a2a:dialects": "The card decides how an agent is spoken to.",
+    "door:external": "An agent elsewhere is written to like any other, with every step known.",
     "a2a:hostile": "An agent that makes no sense, or means no good, does no harm.",
     # What a program is given for one run
     "launch:plans": "A plan adds what is ours; what the user has and wants holds as well.",
