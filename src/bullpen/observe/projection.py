@@ -62,6 +62,7 @@ class Projection:
         self._records = Records(poll_interval)
         self._restored_at: datetime | None = None
         self._latest: datetime | None = None
+        self._agents: tuple[AgentState, ...] | None = None  # as long as nothing is taken
 
     # ---------------------------------------------------------------------------- what it is asked
 
@@ -87,9 +88,13 @@ class Projection:
 
     def agents(self) -> tuple[AgentState, ...]:
         """Return every agent: first those in panes, by their place, then those elsewhere."""
-        in_panes = [each.agent for each in self._records.panes.values() if each.agent]
-        elsewhere = [each.agent for each in self._records.sessions.values() if each.agent]
-        return (*sorted(in_panes, key=_agent_place), *sorted(elsewhere, key=lambda each: each.name))
+        if self._agents is None:  # who sends a message asks several times
+            in_panes = [each.agent for each in self._records.panes.values() if each.agent]
+            elsewhere = [each.agent for each in self._records.sessions.values() if each.agent]
+            in_panes.sort(key=_agent_place)
+            elsewhere.sort(key=lambda each: each.name)
+            self._agents = (*in_panes, *elsewhere)
+        return self._agents
 
     def sizes(self) -> dict[str, int]:
         """Return how much is remembered."""
@@ -108,6 +113,7 @@ class Projection:
         Nothing of it is said before it is seen again: a pane of a tmux server that is gone, or a
         process that ended meanwhile, is never believed.
         """
+        self._agents = None
         records = self._records
         self._restored_at = now
         versions = [each.state_version for each in restored.panes]
@@ -140,6 +146,7 @@ class Projection:
         What was observed since holds: a snapshot brings back names, titles and which session was
         in which pane, not what an agent is doing now.
         """
+        self._agents = None
         records = self._records
         for session in map(_session_from, restored.sessions):
             if not session.is_own:
@@ -155,6 +162,7 @@ class Projection:
 
     def apply(self, batch: Sequence[Ingested], links: Links, now: datetime) -> Step:
         """Fold a batch."""
+        self._agents = None
         self._records.work = Work()
         self._mind_clock(now)
         for each in sorted(batch, key=lambda each: (each.observation.observed_at, each.ingest_seq)):
@@ -183,6 +191,7 @@ class Projection:
         found = record.state.state_version if record.state else 0
         if found != expected_version:
             raise CasConflict(str(pane), expected_version, found)
+        self._agents = None
         self._records.work = Work()
         link(self._records, session, record, SourceKind.REPORT, CERTAIN, now)
         record.binding = binding.transition(record.binding, BindingEvent.HANDSHAKE)
