@@ -30,6 +30,7 @@ COMMANDS = {
     "down": "End the daemon.",
     "evaluate": "Measure the screen rules on a folder of labelled screens.",
     "explain": "Say why an agent is said to be doing what it is doing.",
+    "external": "Add agents elsewhere that speak A2A, and talk to them.",
     "hooks": "Let agent programs tell us what they do, and no longer.",
     "inbox": "Show the messages that wait for you.",
     "interrupt": "Interrupt what an agent is doing.",

@@ -279,7 +279,9 @@ class FakeA2AAgent:
     def _do(self, what: str, asked: Asked) -> tuple[int, Any]:
         if what == "send":
             return self._take(asked)
-        task = self.tasks.get(self._id_of(asked)) if what else None
+        if not what:
+            return 404, {"detail": "Not Found"}
+        task = self.tasks.get(self._id_of(asked))
         if task is None or what == "subscribe":
             return self._refusal(404, -32001, "Task not found")
         if what == "cancel":
