@@ -1,6 +1,7 @@
 """Many tasks for one wrapped agent: each has its own reply, to the letter, and none is lost."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from bullpen.model.states import Activity
 from tests.daemon.harness import Peer, running_daemon, until
+from tests.daemon.wrapping import wrapped
 
 TASKS = 100
 SECONDS = 120.0  # for all of it; the agent takes no time
@@ -70,3 +73,23 @@ async def _reply(peer: Peer, message_id: str) -> Any:
         if waited["outcome"] != "timeout":
             assert waited["outcome"] == "reached", waited
             return waited["reply"]
+
+
+@pytest.mark.requirement("talk:look")
+async def test_who_went_away_while_he_waited_for_mail_takes_none_with_him(home: Path) -> None:
+    async with running_daemon() as (peer, _), wrapped("codex") as agent:
+        await agent.tell(Activity.RUNNING)
+        reader, writer = await asyncio.open_unix_connection(str(peer.path))
+        params = {"take": True, "timeout_seconds": 30, "secret": agent.secret}
+        request = {"id": 1, "method": "mail.inbox", "params": params}
+        writer.write(json.dumps(request).encode() + b"\n")
+        whoami = {"id": 2, "method": "agent.whoami", "params": {}}
+        writer.write(json.dumps(whoami).encode() + b"\n")
+        assert json.loads(await reader.readline())["id"] == 2  # the other one waits
+        # What is written now is written after the first look.
+        await peer.ask("mail.send", to="user", content="busy", secret=agent.secret)
+        writer.close()
+        await writer.wait_closed()
+        await peer.ask("mail.send", to="codex", content="are you there?")
+        [waiting] = (await peer.ask("mail.inbox", secret=agent.secret))["deliveries"]
+        assert (waiting["message"]["content"], waiting["state"]) == ("are you there?", "queued")

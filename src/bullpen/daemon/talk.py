@@ -223,8 +223,15 @@ class TalkService:
             name = found.name if found is not None else request.agent
         limit = min(max(request.limit, 1), MOST_LISTED)
         seconds = min(request.timeout_seconds, LONGEST_WAIT_SECONDS)
-        read = self._office.take if request.take else self._office.read
-        deliveries = await read(name, limit=limit, seconds=seconds)
+        if request.take:
+            deliveries = await self._office.take(
+                name,
+                limit=limit,
+                seconds=seconds,
+                is_there=lambda: not context.connection.is_closed,
+            )
+        else:
+            deliveries = await self._office.read(name, limit=limit, seconds=seconds)
         backlog = (await self._mailboxes.backlog()).get(name, 0)
         waiting = backlog if request.take else max(backlog - len(deliveries), 0)
         return talk.InboxReply(deliveries, waiting)

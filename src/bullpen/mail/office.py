@@ -244,10 +244,25 @@ class PostOffice:
 
         return await self._signals.wait(agent, look, seconds) or ()
 
-    async def take(self, agent: str, *, limit: int, seconds: float) -> tuple[Delivery, ...]:
-        """The same, and what is returned counts as seen."""
+    async def take(
+        self,
+        agent: str,
+        *,
+        limit: int,
+        seconds: float,
+        is_there: Callable[[], bool] = lambda: True,
+    ) -> tuple[Delivery, ...]:
+        """The same, and what is returned counts as seen.
+
+        Who has gone away while he waited, by `is_there`, is given nothing: nobody would see it.
+        """
+        has_waited = False
 
         async def look() -> tuple[Delivery, ...] | None:
+            nonlocal has_waited
+            if has_waited and not is_there():
+                return ()
+            has_waited = True
             return await self._take(agent, limit) or None
 
         return await self._signals.wait(agent, look, seconds) or ()
