@@ -1,4 +1,4 @@
-"""The command line: `python -m bench [--only ROW] [--quick] [--json FILE]`."""
+"""The command line: `python -m bench [--only ROW]… [--quick] [--json FILE]`."""
 
 import argparse
 import asyncio
@@ -37,15 +37,22 @@ ROWS = {
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(prog="bench", description="Measure bullpen beside others.")
-    parser.add_argument("--only", metavar="ROW", choices=ROWS, help=f"one of {', '.join(ROWS)}")
+    parser.add_argument(
+        *("--only", "-o"),
+        metavar="ROW",
+        action="append",
+        choices=ROWS,
+        help=f"one of {', '.join(ROWS)}; can be given several times",
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes: see that it runs")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the same figures there")
     options = parser.parse_args()
-    if options.only:
-        work = import_module(ROWS[options.only]).run(options.quick)
+    rows = options.only or list(ROWS)
+    if len(rows) == 1:
+        work = import_module(ROWS[rows[0]]).run(options.quick)
         figures: list[Figure] = asyncio.run(work, debug=False)  # whatever the environment says
     else:
-        figures = [figure for row in ROWS for figure in in_its_own_process(row, options.quick)]
+        figures = [figure for row in rows for figure in in_its_own_process(row, options.quick)]
     print(as_table(figures))
     if options.json is not None:
         options.json.write_bytes(as_json(figures))

@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +115,10 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def command(words: list[str], env: Mapping[str, str], cwd: Path) -> str:
+def command(words: list[str], env: Mapping[str, str], cwd: Path, *, check: bool = True) -> str:
     """Run a command; return what it says."""
     return subprocess.run(
-        words, env=env, cwd=cwd, check=True, capture_output=True, text=True, timeout=TASK_SECONDS
+        words, env=env, cwd=cwd, check=check, capture_output=True, text=True, timeout=TASK_SECONDS
     ).stdout
 
 
@@ -140,10 +140,12 @@ def with_synapse(home: Path) -> dict[str, float]:
             own += took[2] == f"[DUMMY] You said: A2A: {text}"
         resident = psutil.Process(pid).memory_info().rss / 2**20
         silent = ["synapse", "send", "dummy", "hello", "--silent"]
-        sent = seconds_of(lambda: command(silent, env, work))
+        sent = seconds_of(lambda: command(silent, env, work, check=False))
         began = time.perf_counter()
-        command(["synapse", "stop", "dummy"], env, work)
-        psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=60)
+        command(
+            ["synapse", "stop", "dummy"], env, work, check=False
+        )  # it fails when it had to kill
+        until_gone(pid)
         stopped = time.perf_counter() - began
     return {
         SENT: 1000 * sent,
@@ -171,6 +173,15 @@ def started_synapse(env: Mapping[str, str], work: Path) -> Iterator[tuple[int, s
     finally:
         if psutil.pid_exists(pid):
             os.kill(pid, signal.SIGKILL)
+
+
+def until_gone(pid: int) -> None:
+    """Wait until a process has ended, whether somebody has buried it or not."""
+    until = time.monotonic() + TASK_SECONDS
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < until:
+            time.sleep(0.005)
 
 
 def until_idle(url: str) -> None:
@@ -235,16 +246,23 @@ def with_hcom(home: Path) -> dict[str, float]:
     return {SENT: 1000 * sent, HEARD: 1000 * heard}
 
 
-def heard_seconds(listen: list[str], send: list[str], env: Mapping[str, str], work: Path) -> float:
-    """Return how long it takes from starting a sender until a listener has said what was sent."""
-    with subprocess.Popen(listen, env=env, cwd=work, stdout=subprocess.PIPE) as listening:
+def heard_seconds(
+    listen: list[str], send: list[str], env: Mapping[str, str], work: Path, **variables: str
+) -> float:
+    """Return how long it takes from starting a sender until a listener has said what was sent.
+
+    The variables are the listener's own.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(listen, env={**env, **variables}, cwd=work, stdout=pipe) as listening:
         assert listening.stdout is not None
         time.sleep(0.5)  # until it listens, of which nothing is to be seen
         began = time.perf_counter()
-        sending = subprocess.Popen(send, env=env, cwd=work, stdout=subprocess.DEVNULL)
-        listening.stdout.readline()
-        took = time.perf_counter() - began
-        sending.wait(TASK_SECONDS)
+        with subprocess.Popen(send, env=env, cwd=work, stdout=subprocess.DEVNULL) as sending:
+            listening.stdout.readline()
+            took = time.perf_counter() - began
+        if sending.returncode:
+            raise AssertionError(f"{send} ended with {sending.returncode}")
         listening.terminate()
     return took
 
@@ -261,10 +279,10 @@ async def with_ours() -> dict[str, float]:
         send = [PROGRAM, "send", "codex", "hello"]
         sent = min([await asyncio.to_thread(send_seconds, env) for _ in range(RUNS)])
         await agent.ask("mail.inbox", take=True, limit=500)
-        listening = {**env, "BULLPEN_SECRET": agent.secret}
+        own = {"BULLPEN_SECRET": agent.secret}
         heard = min(
             [
-                await asyncio.to_thread(heard_seconds, listen, send, listening, home)
+                await asyncio.to_thread(heard_seconds, listen, send, env, home, **own)
                 for _ in range(RUNS)
             ]
         )
