@@ -24,6 +24,7 @@ class ScriptedWrapper:
         self.typed: asyncio.Queue[wrapping.InjectMessage] = asyncio.Queue()
         self.interrupts = 0
         self.keys = b""
+        self.screen = "> "
         self.stopped = asyncio.Event()
         self.replies: list[wrapping.InjectReply] = []
         self.connection: Connection
@@ -106,7 +107,7 @@ class ScriptedWrapper:
         return True
 
     def _read(self, *_: object) -> wrapping.TerminalText:
-        return wrapping.TerminalText(text="> ", end=2, screen="> ")
+        return wrapping.TerminalText(text=self.screen, end=len(self.screen), screen=self.screen)
 
     def _stop(self, *_: object) -> bool:
         self.stopped.set()

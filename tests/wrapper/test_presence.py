@@ -113,7 +113,7 @@ async def test_its_port_is_held_and_says_that_nothing_is_served(presence: Presen
     assert port is not None
     answer = await call(port, REQUEST)
     assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b"it serves no A2A here" in answer
+    assert b"Agent not running" in answer
     assert (await call(port, b"\0\xff\r\n\r\n")).startswith(b"HTTP/1.1 503 ")
     await presence.leave()
     with socket.socket() as probe:
@@ -125,7 +125,7 @@ async def test_who_calls_and_says_nothing_is_hung_up_on(monkeypatch: pytest.Monk
     monkeypatch.setattr(port_module, "CALL_SECONDS", 0.05)
     held = await HeldPort.open(0)
     assert held is not None
-    port = held._server.sockets[0].getsockname()[1]
+    port = held.port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     async with asyncio.timeout(SECONDS):
         with contextlib.suppress(ConnectionResetError):

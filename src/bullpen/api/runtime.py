@@ -84,6 +84,21 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         return self.state_directory / "mcp.token"
 
     @property
+    def a2a_socket(self) -> Path:
+        """Where wrappers hand over their agents' ports to have A2A served there."""
+        return self._beside("a2a")
+
+    @property
+    def a2a_port(self) -> Path:
+        """The file that says at which port A2A is served for all agents."""
+        return self._beside("a2a-port")
+
+    @property
+    def a2a_tokens(self) -> Path:
+        """The directory of what opens A2A to those it was given to: a file each."""
+        return self.state_directory / "a2a-tokens"
+
+    @property
     def state_db(self) -> Path:
         """What we know."""
         return self.state_directory / "state.db"

@@ -22,6 +22,7 @@ from bullpen.api.errors import SettingsError
 from bullpen.model.states import SourceKind
 
 __all__ = [
+    "A2aSettings",
     "CliSettings",
     "DaemonSettings",
     "MailSettings",
@@ -178,6 +179,43 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
 
 
+class A2aSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How A2A is served. The ports of agents are on loopback always."""
+
+    http_port: Annotated[
+        int,
+        _meta(
+            "the port all agents are served at; 0 for a free one, which stands in "
+            "`bullpend.a2a-port`",
+            ge=0,
+            le=65_535,
+        ),
+    ] = 0
+    bind: Annotated[
+        str,
+        _meta("its address; one that is not loopback needs TLS and a token", min_length=1),
+    ] = "127.0.0.1"
+    loopback: Annotated[
+        Literal["open", "token"],
+        _meta("whether your own programs on this machine are let in without a token"),
+    ] = "open"
+    tls_certificate: Annotated[str, _meta("the file of the certificate, as PEM")] = ""
+    tls_key: Annotated[str, _meta("the file of its key; empty if it is in the same")] = ""
+    hosts: Annotated[
+        str, _meta("names of this machine, beside those of loopback, that callers may use")
+    ] = ""
+    origins: Annotated[str, _meta("origins of web pages that may call; none are by default")] = ""
+    rate_per_second: Annotated[
+        float, _meta("how many requests a caller may make per second, in the long run", gt=0)
+    ] = 200.0
+    rate_burst: Annotated[
+        float, _meta("how many requests a caller may make at once", ge=1, le=100_000)
+    ] = 1000.0
+    connections: Annotated[
+        int, _meta("how many connections are served at once", ge=1, le=10_000)
+    ] = 400
+
+
 class CliSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How commands behave."""
 
@@ -193,6 +231,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mail: MailSettings = MailSettings()
     rules: RulesSettings = RulesSettings()
     mcp: McpSettings = McpSettings()
+    a2a: A2aSettings = A2aSettings()
     cli: CliSettings = CliSettings()
 
 

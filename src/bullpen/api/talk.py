@@ -78,6 +78,8 @@ class Contact(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str = ""
     """Where it serves A2A, if it does."""
     session_key: str | None = None
+    submit_sequence: str = "\n"
+    """What is typed behind a message to a wrapped agent."""
 
 
 class ListContacts(TypedRequest[tuple[Contact, ...]]):

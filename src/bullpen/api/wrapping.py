@@ -72,6 +72,8 @@ class RegisterWrapper(TypedRequest[RegisterReply]):
     tmux: str = ""
     tmux_pane: str = ""
     port: int | None = None
+    submit_sequence: str = "\n"
+    """What is typed behind a message."""
     socket_path: str = ""
     """Where the wrapper itself can be attached to."""
     doors: dict[str, Any] = msgspec.field(default_factory=dict)

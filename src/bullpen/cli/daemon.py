@@ -57,7 +57,8 @@ def command(
     from bullpen.api.start import ALREADY_RUNNING
     from bullpen.daemon.lock import AlreadyRunning
     from bullpen.daemon.main import run
-    from bullpen.servers.mcp import serve
+    from bullpen.servers.a2a.serve import serve as serve_a2a
+    from bullpen.servers.mcp import serve as serve_mcp
 
     options = DaemonOptions(
         socket_path=socket_path(),
@@ -68,7 +69,7 @@ def command(
         foreground=not background,
     )
     try:
-        code = run(options, [serve])
+        code = run(options, [serve_mcp, serve_a2a])
     except AlreadyRunning as error:
         click.echo(f"bullpen: {error}", err=True)
         code = ALREADY_RUNNING

@@ -194,6 +194,7 @@ class Contacts(Directory):
             port=port,
             endpoint=f"http://localhost:{port}" if port else "",
             session_key=agent.session_key if agent is not None else None,
+            submit_sequence=wrapper.said.submit_sequence if wrapper is not None else "\n",
         )
 
     def of_process(self, pids: Collection[int]) -> str | None:

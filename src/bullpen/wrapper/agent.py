@@ -160,6 +160,7 @@ class WrappedAgent:
                 if self._link.is_open:
                     self._begin(self._tell_started(), "started")
                 self._begin(self._link.run(), "link")
+                self._begin(self._presence.hand_over(self._secret), "port")
                 await self._take_up_duties(stack)
                 await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
                 if ending.done():
@@ -235,10 +236,14 @@ class WrappedAgent:
             tmux="" if options.is_detached else environment.get("TMUX", ""),
             tmux_pane="" if options.is_detached else environment.get("TMUX_PANE", ""),
             port=self._presence.port,
+            submit_sequence=options.profile.submit_sequence,
             socket_path=str(self._presence.socket) if self._presence.is_named else "",
             doors=self._plan.doors if self._plan is not None else {},
             attempts=self._duties.book.attempts if self._duties is not None else (),
         )
+
+    def _secret(self) -> str:
+        return self._link.who.secret if self._link.who is not None else ""
 
     def _opened(self, who: RegisterReply) -> None:
         """There is a daemon: perhaps another one, that knows nothing of what was told before."""

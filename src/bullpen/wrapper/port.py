@@ -1,51 +1,134 @@
 """Holding the port an agent is announced at, so that nobody else can be taken for it.
 
 Whoever finds an agent in the registry looks whether its port is open: Synapse throws the entry away
-otherwise. As long as nothing is served there, it is said so, and nothing else.
+otherwise. A daemon that serves A2A is handed the listening socket, and serves the port as long as
+it is there; without one it is said here that nothing is served, and nothing else.
 """
 
 import asyncio
+import contextlib
+import json
 import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
 
 __all__ = ["HeldPort"]
 
 logger = logging.getLogger("bullpen.wrapper")
 
 HOST = "127.0.0.1"  # never anywhere else
+BACKLOG = 128
 MAX_CALLERS = 16
 MAX_BYTES = 2**16
 CALL_SECONDS = 5.0
-BODY = b'{"detail":"this agent is reached through bullpen: it serves no A2A here"}'
+ANSWER_SECONDS = 10.0  # for the daemon to take the port
+RETURN_SECONDS = 0.5  # for it to let go of it
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+BODY = b'{"detail":"Agent not running: no daemon serves it just now"}'
 ANSWER = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(BODY), BODY)
+    b"Retry-After: 1\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(BODY), BODY)
 )
 
 
 class HeldPort:
     """A port that is ours, from `open` to `close`."""
 
-    def __init__(self, server: asyncio.Server, callers: "set[_Caller]") -> None:
-        self._server = server
-        self._callers = callers
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self._server: asyncio.Server | None = None
+        self._callers: set[_Caller] = set()
 
     @classmethod
     async def open(cls, port: int) -> "HeldPort | None":
         """Hold a port; None if it cannot be had any more, which is logged."""
-        callers: set[_Caller] = set()
-        loop = asyncio.get_running_loop()
+        listening = socket.socket()
         try:
-            server = await loop.create_server(lambda: _Caller(callers), HOST, port)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((HOST, port))
+            listening.listen(BACKLOG)
+            listening.setblocking(False)
+            held = cls(listening)
+            await held._answer()
         except OSError as error:
+            listening.close()
             logger.warning("port %d cannot be held: %s", port, error.strerror or error)
             return None
-        return cls(server, callers)
+        return held
+
+    @property
+    def port(self) -> int:
+        """Which one it is."""
+        found: int = self._listening.getsockname()[1]
+        return found
+
+    async def hand_over(self, path: Path, secret: Callable[[], str]) -> None:
+        """Let the daemon whose socket is at a path serve the port whenever it can.
+
+        `secret` tells the agent's. Runs until cancelled; then, and without a daemon, it is again
+        answered here.
+        """
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                with await self._connect(path, secret()) as daemon:
+                    pause = FIRST_PAUSE
+                    await self._step_aside(daemon)
+            except (OSError, TimeoutError):
+                pass  # there is none, or it does not know us yet
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _connect(self, path: Path, secret: str) -> socket.socket:
+        """Hand the socket over; return the connection as long as which it is served."""
+        loop = asyncio.get_running_loop()
+        daemon = socket.socket(socket.AF_UNIX)
+        try:
+            daemon.setblocking(False)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await loop.sock_connect(daemon, str(path))
+                hello = json.dumps({"secret": secret}).encode()
+                socket.send_fds(daemon, [hello], [self._listening.fileno()])
+                if not await loop.sock_recv(daemon, 1):
+                    raise ConnectionRefusedError
+        except BaseException:
+            daemon.close()
+            raise
+        return daemon
+
+    async def _step_aside(self, daemon: socket.socket) -> None:
+        """Answer nobody as long as the daemon does."""
+        self._hang_up()
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_recv(daemon, 1)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError, TimeoutError):
+                daemon.shutdown(socket.SHUT_WR)
+                async with asyncio.timeout(RETURN_SECONDS):  # so that the port is free then
+                    await loop.sock_recv(daemon, 1)
+            raise
+        finally:
+            await self._answer()
+
+    async def _answer(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: _Caller(self._callers), sock=self._listening.dup(), backlog=BACKLOG
+        )
+
+    def _hang_up(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for caller in tuple(self._callers):
+            caller.abort()
 
     def close(self) -> None:
         """Let go of it."""
-        self._server.close()
-        for caller in tuple(self._callers):
-            caller.abort()
+        self._hang_up()
+        self._listening.close()
 
 
 class _Caller(asyncio.Protocol):

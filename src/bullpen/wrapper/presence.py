@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -84,6 +85,11 @@ class Presence:
             await asyncio.to_thread(self._update, self._entry)
         except (BullpenError, OSError) as error:
             logger.warning("our entry is not kept: %s", error)
+
+    async def hand_over(self, secret: Callable[[], str]) -> None:
+        """Have the agent's port served by the daemon as long as there is one. Until cancelled."""
+        if self._held is not None:
+            await self._held.hand_over(self._options.paths.a2a_socket, secret)
 
     async def leave(self) -> None:
         """Be gone."""

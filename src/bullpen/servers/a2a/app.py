@@ -1,0 +1,131 @@
+"""All agents as one app: whose port it is, or `/agents/<name>/`, tells which of them is meant.
+
+What is mounted for each agent is in `agent_routes`. Whatever goes wrong is answered as JSON with a
+`detail`; what is nobody's fault but ours is logged, and not told.
+"""
+
+import logging
+from collections import OrderedDict
+from typing import Any, cast
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from bullpen.api.errors import DaemonUnavailable
+from bullpen.api.settings import A2aSettings
+from bullpen.api.talk import Contact
+from bullpen.connection import RequestTimeout, RpcError
+from bullpen.servers.a2a import seed
+from bullpen.servers.a2a.addresses import CONTACT, base_url_of
+from bullpen.servers.a2a.http import AGENT
+from bullpen.servers.a2a.room import Room, Scope
+from bullpen.servers.a2a.security import App, Door, Receive, Refused, Send, caller_of
+from bullpen.servers.a2a.security import Scope as Requested
+from bullpen.servers.a2a.tokens import Tokens
+
+__all__ = ["agent_routes", "make_app"]
+
+logger = logging.getLogger("bullpen.a2a")
+
+AGENTS = "/agents"
+APPS_KEPT = 256
+
+
+def make_app(room: Room, tokens: Tokens, settings: A2aSettings) -> App:
+    """Return the app, behind its door."""
+    return Door(_Agents(room), room, tokens, settings)
+
+
+def agent_routes(room: Room, agent: str) -> list[BaseRoute]:  # noqa: ARG001 - a dialect may ask
+    """Return the paths of one agent, in every dialect."""
+    return [*seed.routes(room)]
+
+
+class _Agents:
+    """Finds the agent that is meant, and lets its own app answer."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._apps: OrderedDict[str, ASGIApp] = OrderedDict()
+
+    async def __call__(self, scope: Requested, receive: Receive, send: Send) -> None:
+        try:
+            app = await self._find(scope)
+        except Refused as refused:
+            await refused.send(send)
+        except (RpcError, DaemonUnavailable, RequestTimeout) as error:
+            await seed.refusal_of(error).send(send)
+        else:
+            await app(scope, receive, send)
+
+    async def _find(self, scope: Requested) -> ASGIApp:
+        name: str | None = scope["state"][AGENT]
+        if name is None:
+            top, _, rest = scope["path"].removeprefix("/").partition("/")
+            name = rest.partition("/")[0]
+            if f"/{top}" != AGENTS:
+                raise Refused(404, f"Not Found: agents are at {AGENTS}/<name>/")
+            if not name:
+                return await self._listing(scope)
+            scope["root_path"] = f"{AGENTS}/{name}"
+            missing = Refused(404, "Agent not found")
+        else:
+            missing = Refused(503, "Agent not running")
+        contact = await self._room.contact(name)
+        if contact is None:
+            raise missing
+        scope[CONTACT] = contact
+        return self._app_of(contact)
+
+    def _app_of(self, contact: Contact) -> ASGIApp:
+        found = self._apps.pop(contact.name, None)
+        if found is None:
+            found = Starlette(
+                routes=agent_routes(self._room, contact.name),
+                exception_handlers={
+                    Refused: _refuse,
+                    HTTPException: _explain,
+                    Exception: _apologize,
+                },
+            )
+        self._apps[contact.name] = found
+        while len(self._apps) > APPS_KEPT:
+            self._apps.popitem(last=False)
+        return found
+
+    async def _listing(self, scope: Requested) -> ASGIApp:
+        caller_of(scope).require(Scope.READ)
+        base = base_url_of(scope)
+        return JSONResponse(
+            [
+                {
+                    "name": each.name,
+                    "type": each.provider,
+                    "status": each.status,
+                    "url": f"{base}{AGENTS}/{quote(each.name, safe='')}",
+                }
+                for each in await self._room.contacts()
+                if each.is_present
+            ]
+        )
+
+
+def _refuse(_: Request, error: Exception) -> Response:
+    refused = cast("Refused", error)
+    return JSONResponse({"detail": refused.detail}, refused.status, headers=refused.wire_headers)
+
+
+def _explain(_: Request, error: Exception) -> Response:
+    known = cast("HTTPException", error)
+    headers: Any = known.headers
+    return JSONResponse({"detail": known.detail}, known.status_code, headers=headers)
+
+
+def _apologize(request: Request, error: Exception) -> Response:
+    logger.error("%s %s could not be answered", request.method, request.url.path, exc_info=error)
+    return JSONResponse({"detail": "Internal Server Error"}, 500)

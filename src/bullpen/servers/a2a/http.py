@@ -1,0 +1,168 @@
+"""HTTP for all ports at once: uvicorn's protocol, with what it lacks against slow callers.
+
+uvicorn is asked for its protocol alone; listening, signals and the end are the daemon's business.
+Who takes long over the head of a request is hung up on, and so is everybody where too many are;
+who has said all and closed its own side still gets the answer.
+"""
+
+import asyncio
+import contextlib
+import functools
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from bullpen.servers.a2a.security import CONNECTED, App, Connected
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGIApplication
+
+__all__ = ["AGENT", "HttpServer"]
+
+logger = logging.getLogger("bullpen.a2a")
+
+AGENT = "bullpen.agent"
+"""Whose port a request came in by; None if it is everybody's."""
+
+HEAD_SECONDS = 10.0
+IDLE_SECONDS = 30
+STOP_SECONDS = 1.0
+BACKLOG = 128
+
+
+class HttpServer:
+    """Serves an app at any number of listening sockets."""
+
+    def __init__(self, app: App, *, connections: int) -> None:
+        self._config = uvicorn.Config(
+            cast("ASGIApplication", app),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            ws="none",
+            interface="asgi3",
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            limit_concurrency=connections,
+            timeout_keep_alive=IDLE_SECONDS,
+        )
+        self._config.load()
+        self._state = ServerState()
+
+    @asynccontextmanager
+    async def listen(
+        self, listening: socket.socket, agent: str | None, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[None]:
+        """Serve a listening socket for a block. The socket itself stays open."""
+        mine: set[_Protocol] = set()
+        make = functools.partial(_Protocol, self._config, self._state, {AGENT: agent}, mine)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(make, sock=listening.dup(), ssl=tls, backlog=BACKLOG)
+        try:
+            yield
+        finally:
+            server.close()
+            for each in tuple(mine):
+                each.shutdown()
+
+    async def aclose(self) -> None:
+        """Hang up on everybody who is left, after a moment for what is just being answered."""
+        for each in tuple(self._state.connections):
+            each.shutdown()
+        if tasks := set(self._state.tasks):
+            _, late = await asyncio.wait(tasks, timeout=STOP_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        for each in tuple(self._state.connections):
+            each.transport.abort()
+
+
+class _Protocol(H11Protocol):
+    """One connection."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        mine: "set[_Protocol]",
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self._mine = mine
+        self._hurry: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._mine.add(self)
+        self.app_state = {**self.app_state, CONNECTED: _ends(transport)}
+        most = self.limit_concurrency
+        if most is not None and len(self.connections) > 2 * most:
+            transport.abort()  # they would be refused, if they ever said what they want
+            return
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._await_head()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep our side open until a request that is whole has been answered.
+
+        A stream ends: who left, and who only has nothing more to say, look the same.
+        """
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_started or cycle.more_body:
+            return False
+        cycle.keep_alive = False
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._mine.discard(self)
+        self._stop_hurrying()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._await_head()
+
+    def _await_head(self) -> None:
+        """Have a time limit as long as the head of a request is awaited or under way."""
+        if not self._awaits_head:
+            self._stop_hurrying()
+        elif self._hurry is None and self.timeout_keep_alive_task is None:
+            self._hurry = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    @property
+    def _awaits_head(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def _give_up(self) -> None:
+        self._hurry = None
+        if self._awaits_head:
+            self.transport.abort()
+
+    def _stop_hurrying(self) -> None:
+        if self._hurry is not None:
+            self._hurry.cancel()
+            self._hurry = None
+
+
+def _ends(transport: asyncio.Transport) -> Connected:
+    def end(which: str) -> tuple[str, int] | None:
+        found = transport.get_extra_info(which)
+        with contextlib.suppress(TypeError, IndexError, ValueError):
+            return str(found[0]), int(found[1])
+        return None
+
+    return Connected(end("peername"), end("sockname"))

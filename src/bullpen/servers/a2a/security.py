@@ -1,0 +1,273 @@
+"""Who is let in, and with what: asked of every request before anything of it is read.
+
+By what address it was called (a page in a browser may reach us by a name of its own), from which
+page, who calls, whether too often; then its body, up to a limit and within a time. Somebody without
+a token is let in only from this machine and under our own user.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bullpen.api.settings import A2aSettings
+from bullpen.servers.a2a.room import ANONYMOUS, Caller, Room
+from bullpen.servers.a2a.tokens import Tokens
+from bullpen.servers.a2a.uids import Address, uid_of
+
+__all__ = ["CONNECTED", "Connected", "Door", "Refused", "caller_of", "is_loopback"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""As ASGI has them."""
+
+CALLER = "bullpen.caller"
+CONNECTED = "bullpen.connected"
+
+MOST_BYTES = 8 * 2**20
+"""A message of 1 MB in which every character is escaped, and what stands around it."""
+BODY_SECONDS = 20.0
+DISCARD_SECONDS = 5.0  # for what nobody wants, so that who sends it hears why
+HOPELESS = (400, 408)  # then there is nothing more to come, or it never comes
+CALLERS_REMEMBERED = 1000
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "ip6-localhost"})
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+
+
+class Refused(Exception):
+    """A request is not answered otherwise than by this."""
+
+    def __init__(self, status: int, detail: Any, **headers: str) -> None:
+        super().__init__(str(detail))
+        self.status = status
+        self.detail = detail
+        self.wire_headers = {key.replace("_", "-"): value for key, value in headers.items()}
+
+    async def send(self, send: Send) -> None:
+        """Answer so, and let go of the connection: what was not read of the request is there."""
+        body = json.dumps({"detail": self.detail}).encode()
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "connection": "close",
+            **self.wire_headers,
+        }
+        raw = [(key.encode(), value.encode("latin-1")) for key, value in headers.items()]
+        await send({"type": "http.response.start", "status": self.status, "headers": raw})
+        await send({"type": "http.response.body", "body": body})
+
+
+class Connected:
+    """One connection: its two ends, and whether the other is ours, asked once."""
+
+    def __init__(self, client: Address | None, server: Address | None) -> None:
+        self._client = client
+        self._server = server
+        self._is_own: bool | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is from this machine to itself, by loopback."""
+        return (
+            self._client is not None
+            and self._server is not None
+            and is_loopback(self._client[0])
+            and is_loopback(self._server[0])
+        )
+
+    async def is_own(self) -> bool:
+        """Whether the other end is a process of ours; False where that cannot be told."""
+        if self._is_own is None:
+            self._is_own = self.is_local and await asyncio.to_thread(self._look)
+        return self._is_own
+
+    def _look(self) -> bool:
+        assert self._client is not None
+        assert self._server is not None
+        tables = []
+        for path in TABLES:
+            with contextlib.suppress(OSError):
+                tables.append(path.read_text(encoding="ascii", errors="replace"))
+        return uid_of(self._client, self._server, *tables) == os.getuid()
+
+
+class Door:
+    """Lets requests through to an app, with who asks."""
+
+    def __init__(self, app: App, room: Room, tokens: Tokens, settings: A2aSettings) -> None:
+        self._app = app
+        self._room = room
+        self._tokens = tokens
+        self._settings = settings
+        self._hosts = LOCAL_NAMES | set(_words(settings.hosts)) | {settings.bind.lower()}
+        self._origins = frozenset(_words(settings.origins))
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = _Headers(scope["headers"])
+        try:
+            self._check_address(headers)
+            caller = scope[CALLER] = await self._who(scope, headers)
+            self._check_rate(caller)
+            body = await _read(headers, receive)
+        except Refused as refused:
+            if refused.status not in HOPELESS and not headers.first("expect"):
+                await _discard(receive)  # or it would not hear why; who waits for our word does
+            await refused.send(send)
+            return
+        await self._app(scope, _replay(body, receive), send)
+
+    def _check_address(self, headers: "_Headers") -> None:
+        if _host_name(headers.first("host")) not in self._hosts:
+            raise Refused(421, "this is not served under that name; a2a.hosts lists more")
+        origin = headers.first("origin")
+        if origin and origin.lower() not in self._origins:
+            raise Refused(403, "pages of this origin may not call; a2a.origins lists those that do")
+
+    async def _who(self, scope: Scope, headers: "_Headers") -> Caller:
+        if shown := headers.bearer:
+            return await self._whose(shown)
+        connected: Connected = scope["state"][CONNECTED]
+        if self._settings.loopback == "open" and await connected.is_own():
+            return ANONYMOUS
+        raise _unauthorized("a token is needed")
+
+    async def _whose(self, shown: str) -> Caller:
+        if (caller := await asyncio.to_thread(self._tokens.find, shown)) is not None:
+            return caller
+        if (agent := await self._room.whose(shown)) is not None:
+            return Caller(name=agent, secret=shown)
+        raise _unauthorized("nobody was given this token, or nobody any more", "invalid_token")
+
+    def _check_rate(self, caller: Caller) -> None:
+        now = asyncio.get_running_loop().time()
+        bucket = self._buckets.get(caller.name)
+        if bucket is None:
+            bucket = self._buckets[caller.name] = _Bucket(self._settings.rate_burst, now)
+            while len(self._buckets) > CALLERS_REMEMBERED:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(caller.name)
+        rate = self._settings.rate_per_second
+        gained = max(0.0, now - bucket.at) * rate
+        bucket.tokens = min(self._settings.rate_burst, bucket.tokens + gained)
+        bucket.at = now
+        if bucket.tokens < 1:
+            wait = (1 - bucket.tokens) / rate
+            raise Refused(429, "too many requests", retry_after=str(int(wait) + 1))
+        bucket.tokens -= 1
+
+
+def caller_of(scope: Mapping[str, Any]) -> Caller:
+    """Return who asks, of a request that was let through."""
+    caller = scope[CALLER]
+    assert isinstance(caller, Caller)
+    return caller
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this machine that only it can reach."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+# ---------------------------------------------------------------------------------- what was sent
+
+
+class _Bucket(msgspec.Struct):
+    tokens: float
+    at: float
+
+
+class _Headers:
+    def __init__(self, raw: list[tuple[bytes, bytes]]) -> None:
+        self._raw = raw
+
+    def first(self, name: str) -> str:
+        wanted = name.encode()
+        found = (value for key, value in self._raw if key == wanted)
+        return next(found, b"").decode("latin-1").strip()
+
+    @property
+    def bearer(self) -> str:
+        """What is shown to be let in; not empty if anything is, so that nothing bad is passed."""
+        said = self.first("authorization")
+        scheme, _, token = said.partition(" ")
+        return (token.strip() if scheme.lower() == "bearer" else "") or said
+
+
+async def _read(headers: _Headers, receive: Receive) -> bytes:
+    """Return the whole body of a request."""
+    declared = headers.first("content-length")
+    if declared.isdigit() and int(declared) > MOST_BYTES:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refused(400, "the request is not whole")
+                body += message.get("body", b"")
+                if len(body) > MOST_BYTES:
+                    raise _too_large()
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise Refused(408, f"the request was not whole after {BODY_SECONDS:.0f} s") from None
+
+
+async def _discard(receive: Receive) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a way to receive a body that was read, and then what comes after it."""
+    unread = [body]
+
+    async def replay() -> MutableMapping[str, Any]:
+        if unread:
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
+        return await receive()
+
+    return replay
+
+
+def _too_large() -> Refused:
+    return Refused(413, f"the request has more than {MOST_BYTES} bytes")
+
+
+def _unauthorized(detail: str, error: str = "") -> Refused:
+    challenge = f'Bearer error="{error}"' if error else "Bearer"
+    return Refused(401, detail, www_authenticate=challenge)
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without the port."""
+    name, bracket, _ = host.partition("]")
+    if bracket:
+        return name.removeprefix("[").lower()
+    return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower()
+
+
+def _words(text: str) -> list[str]:
+    return [each.lower() for each in text.replace(",", " ").split()]

@@ -1,0 +1,377 @@
+"""The seed's dialect: `/message`, `/status`, `/tasks/*` and the card, as Synapse agents speak it.
+
+A task is the daemon's own, so one that was begun here is found at every other door. In this dialect
+a task that was taken is `working` until it is over; where it waits is told in its metadata.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from bullpen.api.errors import DaemonUnavailable, reason_of
+from bullpen.api.talk import Contact
+from bullpen.connection import RequestTimeout, RpcError
+from bullpen.model.messages import Priority
+from bullpen.model.reasons import Reason
+from bullpen.model.tasks import Task, TaskState
+from bullpen.model.version import VERSION
+from bullpen.servers.a2a.addresses import base_url_of, contact_of
+from bullpen.servers.a2a.room import Caller, Output, Room, Scope
+from bullpen.servers.a2a.security import Refused, caller_of
+
+__all__ = ["card_of", "refusal_of", "routes", "task_view"]
+
+CONTEXT_CHARACTERS = 2000
+TASKS_LISTED = 500
+LOWEST, HIGHEST = 1, 5
+KEEP_ALIVE_SECONDS = 15.0
+NOT_YET = ("STARTING", "NOT_STARTED")
+
+CONTEXT_KEY = "context_id"
+PARTS_KEY = "parts"
+
+
+class _TextPart(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class _FilePart(msgspec.Struct, tag_field="type", tag="file"):
+    file: dict[str, Any]
+
+
+class _DataPart(msgspec.Struct, tag_field="type", tag="data"):
+    data: dict[str, Any]
+
+
+class _Message(msgspec.Struct):
+    parts: list[_TextPart | _FilePart | _DataPart]
+    role: Literal["user", "agent"] = "user"
+
+
+class _Send(msgspec.Struct):
+    message: _Message
+    context_id: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class _Plain(msgspec.Struct):
+    content: str
+    priority: Annotated[int, msgspec.Meta(ge=LOWEST, le=HIGHEST)]
+
+
+def routes(room: Room) -> list[Route]:
+    """Return the paths of every agent, each relative to its own base."""
+
+    def route(path: str, answer: "_Answer", method: str, scope: Scope = Scope.READ) -> Route:
+        async def handle(request: Request) -> Response:
+            try:
+                caller = caller_of(request.scope)
+                caller.require(scope)
+                return await answer(room, caller, request)
+            except (RpcError, DaemonUnavailable, RequestTimeout) as error:
+                raise refusal_of(error) from error
+
+        return Route(path, handle, methods=[method])
+
+    return [
+        route("/message", _take_message, "POST", Scope.SEND),
+        route("/status", _status, "GET"),
+        route("/.well-known/agent.json", _card, "GET"),
+        route("/tasks/send", _send, "POST", Scope.SEND),
+        route("/tasks/send-priority", _send_priority, "POST", Scope.SEND),
+        route("/tasks", _list, "GET"),
+        route("/tasks/{task_id}", _get, "GET"),
+        route("/tasks/{task_id}/cancel", _cancel, "POST", Scope.SEND),
+        route("/tasks/{task_id}/subscribe", _subscribe, "GET"),
+    ]
+
+
+_Answer = Callable[[Room, Caller, Request], Awaitable[Response]]
+
+
+# ----------------------------------------------------------------------------------------- sending
+
+
+async def _take_message(room: Room, caller: Caller, request: Request) -> Response:
+    wanted = await _body(request, _Plain)
+    parts: list[dict[str, Any]] = [{"type": "text", "text": wanted.content}]
+    task = await _ask(room, caller, request, parts, wanted.priority)
+    return JSONResponse({"status": "sent", "priority": wanted.priority, "task_id": task.id})
+
+
+async def _send(room: Room, caller: Caller, request: Request) -> Response:
+    return await _send_with(room, caller, request, LOWEST)
+
+
+async def _send_priority(room: Room, caller: Caller, request: Request) -> Response:
+    text = request.query_params.get("priority", str(LOWEST))
+    try:
+        priority = int(text)
+    except ValueError:
+        raise _invalid(("query", "priority"), "it is no integer", "int_parsing") from None
+    if not LOWEST <= priority <= HIGHEST:
+        raise _invalid(
+            ("query", "priority"), f"it is not from {LOWEST} to {HIGHEST}", "out_of_range"
+        )
+    return await _send_with(room, caller, request, priority)
+
+
+async def _send_with(room: Room, caller: Caller, request: Request, priority: int) -> Response:
+    wanted = await _body(request, _Send)
+    parts = msgspec.to_builtins(wanted.message.parts)
+    metadata = dict(wanted.metadata or {})
+    task = await _ask(room, caller, request, parts, priority, metadata, wanted.context_id)
+    return JSONResponse({"task": task_view(task) | {"status": TaskState.WORKING}})
+
+
+async def _ask(
+    room: Room,
+    caller: Caller,
+    request: Request,
+    parts: list[dict[str, Any]],
+    priority: int,
+    metadata: dict[str, Any] | None = None,
+    context_id: str | None = None,
+) -> Task:
+    contact = contact_of(request.scope)
+    if not contact.is_present:
+        raise Refused(503, "Agent not running")
+    text = "\n".join(each["text"] for each in parts if each["type"] == "text").strip()
+    if not text:
+        raise Refused(400, "No text content in message")
+    # What callers say of their message is theirs: none of it is taken for what we know of one.
+    extra: dict[str, Any] = {"a2a": {"metadata": metadata} if metadata else {}}
+    if context_id:
+        extra["a2a"][CONTEXT_KEY] = context_id
+    if [each["type"] for each in parts] != ["text"]:
+        extra["a2a"][PARTS_KEY] = parts
+    return await room.send(
+        caller, contact.name, text, priority=Priority.of_rank(priority), metadata=extra
+    )
+
+
+# ----------------------------------------------------------------------------------------- looking
+
+
+async def _status(room: Room, _: Caller, request: Request) -> Response:
+    contact = contact_of(request.scope)
+    context = ""
+    if contact.is_wrapped:
+        with contextlib.suppress(RpcError, RequestTimeout):
+            context = (await room.output(contact.name)).text[-CONTEXT_CHARACTERS:]
+    return JSONResponse({"status": contact.status, "context": context})
+
+
+async def _card(_: Room, __: Caller, request: Request) -> Response:
+    return JSONResponse(card_of(contact_of(request.scope), base_url_of(request.scope)))
+
+
+async def _list(room: Room, _: Caller, request: Request) -> Response:
+    contact = contact_of(request.scope)
+    wanted = request.query_params.get(CONTEXT_KEY)
+    found = await room.tasks(agent=contact.name, limit=TASKS_LISTED)
+    views = [task_view(each, contact) for each in reversed(found)]
+    return JSONResponse([each for each in views if wanted in (None, each[CONTEXT_KEY])])
+
+
+async def _get(room: Room, _: Caller, request: Request) -> Response:
+    return JSONResponse(task_view(await _find(room, request), contact_of(request.scope)))
+
+
+async def _find(room: Room, request: Request) -> Task:
+    task = await room.find_task(request.path_params["task_id"])
+    if task is None or task.recipient != contact_of(request.scope).name:
+        raise Refused(404, "Task not found")
+    return task
+
+
+async def _cancel(room: Room, caller: Caller, request: Request) -> Response:
+    task = await _find(room, request)
+    if task.state.is_over:
+        raise Refused(400, f"Cannot cancel task in {task.state} state")
+    await room.cancel(caller, task.id)
+    return JSONResponse({"status": "canceled", "task_id": task.id})
+
+
+# --------------------------------------------------------------------------------------- following
+
+
+async def _subscribe(room: Room, _: Caller, request: Request) -> Response:
+    task = await _find(room, request)
+    return StreamingResponse(
+        _events(room, task.id, contact_of(request.scope)),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
+    )
+
+
+async def _events(room: Room, task_id: str, contact: Contact) -> AsyncIterator[bytes]:
+    """Yield what becomes of a task as lines of a stream: output, status, and done at its end."""
+    status = ""
+    async with contextlib.aclosing(room.watch(task_id)) as watched:
+        following: asyncio.Future[Task | Output] | None = None
+        try:
+            while True:
+                following = following or asyncio.ensure_future(anext(watched))
+                await asyncio.wait([following], timeout=KEEP_ALIVE_SECONDS)
+                if not following.done():
+                    yield b": still here\n\n"  # so that who is gone is found out
+                    continue
+                told, following = following.result(), None
+                if isinstance(told, Output):
+                    yield _event(type="output", data=told.text)
+                    continue
+                view = task_view(told, contact)
+                if told.state.is_over:
+                    failed = {"error": view["error"]} if "error" in view else {}
+                    artifacts = view["artifacts"]
+                    yield _event(type="done", status=told.state, artifacts=artifacts, **failed)
+                    return
+                if view["status"] != status:
+                    status = view["status"]
+                    yield _event(type="status", status=status)
+        finally:
+            if following is not None:
+                following.cancel()
+                await asyncio.wait([following])
+
+
+def _event(**said: Any) -> bytes:
+    return b"data: " + msgspec.json.encode(said) + b"\n\n"
+
+
+# ------------------------------------------------------------------------------------------- shapes
+
+
+def task_view(task: Task, contact: Contact | None = None) -> dict[str, Any]:
+    """Return a task as this dialect shows it."""
+    said = task.message.metadata.extra.get("a2a")
+    said = said if isinstance(said, dict) else {}
+    status = task.state
+    if status is TaskState.SUBMITTED and not (contact and contact.status in NOT_YET):
+        status = TaskState.WORKING
+    own: dict[str, Any] = {
+        "sender": task.sender,
+        "priority": task.message.priority.rank,
+        "receipt": task.receipt,
+    }
+    if task.position is not None:
+        own["position"] = task.position
+    if task.reason:
+        own["reason"] = task.reason
+    view: dict[str, Any] = {
+        "id": task.id,
+        "status": status,
+        "message": {
+            "role": "user",
+            "parts": said.get(PARTS_KEY) or [{"type": "text", "text": task.message.content}],
+        },
+        "artifacts": [],
+        "created_at": task.created_at.isoformat().replace("+00:00", "Z"),
+        "updated_at": task.updated_at.isoformat().replace("+00:00", "Z"),
+        CONTEXT_KEY: said.get(CONTEXT_KEY) or task.context_id,
+        "metadata": {**(said.get("metadata") or {}), "bullpen": own},
+    }
+    if task.state is TaskState.COMPLETED:
+        view["artifacts"] = [{"type": "text", "data": task.text}]
+    elif task.state is TaskState.FAILED:
+        view["error"] = {"code": "FAILED", "message": task.reason}
+    return view
+
+
+def card_of(contact: Contact, url: str) -> dict[str, Any]:
+    """Return an agent's card as this dialect has it."""
+    return {
+        "name": contact.name,
+        "description": f"{contact.provider} agent, reached through bullpen",
+        "url": url,
+        "version": VERSION,
+        "capabilities": {"streaming": True, "pushNotifications": False, "multiTurn": True},
+        "skills": [
+            {"id": "chat", "name": "Chat", "description": "Ask the agent for something"},
+            {
+                "id": "interrupt",
+                "name": "Interrupt",
+                "description": "Interrupt what it is doing, and ask for something else",
+                "parameters": {
+                    "priority": {
+                        "type": "integer",
+                        "description": "From 1 to 5; 5 interrupts",
+                        "default": LOWEST,
+                    }
+                },
+            },
+        ],
+        "securitySchemes": {},
+        "extensions": {
+            "synapse": {
+                "pty_wrapped": contact.is_wrapped,
+                "priority_interrupt": True,
+                "at_agent_syntax": contact.is_wrapped,
+                "submit_sequence": repr(contact.submit_sequence),
+            }
+        },
+    }
+
+
+# ---------------------------------------------------------------------------------------- refusals
+
+_STATUSES = {
+    Reason.AGENT_NOT_FOUND: 404,
+    Reason.AGENT_AMBIGUOUS: 404,
+    Reason.MESSAGE_NOT_FOUND: 404,
+    Reason.INVALID_MESSAGE: 400,
+    Reason.TASK_OVER: 400,
+    Reason.NOT_PERMITTED: 403,
+    Reason.RECIPIENT_NOT_ALLOWED: 403,
+    Reason.BOSS_ONLY: 403,
+    Reason.APPROVAL_FORBIDDEN: 403,
+    Reason.MESSAGE_LOOP: 403,
+    Reason.TOO_MANY_HOPS: 403,
+    Reason.IDEMPOTENCY_CONFLICT: 409,
+    Reason.MESSAGE_TOO_LARGE: 413,
+    Reason.RATE_LIMITED: 429,
+    Reason.MAILBOX_FULL: 429,
+    Reason.AGENT_UNREACHABLE: 503,
+}
+_BY_WORD = {reason.word: status for reason, status in _STATUSES.items()}
+
+
+def refusal_of(error: Exception) -> Refused:
+    """Return what the daemon refused as this dialect says it.
+
+    What it could not do for reasons of its own is not told: that may name files.
+    """
+    if isinstance(error, DaemonUnavailable | RequestTimeout):
+        return Refused(503, "the daemon does not answer; try again")
+    if isinstance(error, RpcError):
+        status = _BY_WORD.get(reason_of(error))
+        if status == 429:
+            data = error.data if isinstance(error.data, dict) else {}
+            wait = data.get("retry_after_seconds")
+            seconds = int(wait) + 1 if isinstance(wait, int | float) and wait < 3600 else 1
+            return Refused(429, error.message, retry_after=str(seconds))
+        if status is not None:
+            return Refused(status, error.message)
+    return Refused(500, "Failed to send: the daemon could not keep the message")
+
+
+async def _body(request: Request, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `")
+        path = where.rstrip("`").removeprefix("$").strip(".").split(".") if where else []
+        raise _invalid(("body", *filter(None, path)), what, "value_error") from None
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise _invalid(("body",), "it is not JSON", "json_invalid") from None
+
+
+def _invalid(where: tuple[str, ...], what: str, kind: str) -> Refused:
+    return Refused(422, [{"loc": list(where), "msg": what, "type": kind}])
