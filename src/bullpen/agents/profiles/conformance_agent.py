@@ -9,6 +9,7 @@ the daemon is.
 import base64
 import json
 import os
+import signal
 import socket
 import sys
 import time
@@ -55,6 +56,8 @@ class Agent:
         self._path = path
         self._name = name
         self._secret = secret
+        self._is_interrupted = False
+        signal.signal(signal.SIGINT, self._interrupt)  # which must not lose a line that was read
 
     def run(self) -> int:
         """Go on until the end of the input; return the exit status."""
@@ -70,7 +73,7 @@ class Agent:
 
     def _work(self) -> None:
         task = self._current()
-        kept = task["message"]["metadata"].get("a2a", {})
+        kept = task["message"]["metadata"]["extra"].get("a2a", {})
         self._behave(task["id"], kept.get("message_id", ""))
 
     def _current(self) -> dict[str, Any]:
@@ -102,9 +105,20 @@ class Agent:
                 self._say(
                     task, text, "progress", {**chunk, "append": is_last, "last_chunk": is_last}
                 )
-        elif wanted.startswith("test-resubscribe-message-id"):
-            time.sleep(LONG_SECONDS)
+        elif wanted.startswith("test-resubscribe-message-id") and not self._take_long():
+            return None
         return self._reply(task, "Hello from TCK", is_artifact=False)
+
+    def _take_long(self) -> bool:
+        """Work for long; return whether nobody interrupted that."""
+        self._is_interrupted = False
+        end = time.monotonic() + LONG_SECONDS
+        while time.monotonic() < end and not self._is_interrupted:
+            time.sleep(LOOK_SECONDS)
+        return not self._is_interrupted
+
+    def _interrupt(self, *_: object) -> None:
+        self._is_interrupted = True
 
     def _reply(
         self,

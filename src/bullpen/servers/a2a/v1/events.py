@@ -38,6 +38,11 @@ class Telling:
         """Whether nothing more is told: the task has ended, or waits for somebody."""
         return self._turn.state.is_over or self._turn.state is TaskState.INPUT_REQUIRED
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the task has ended."""
+        return self._turn.state.is_over
+
     def task(self) -> pb.Task:
         """Return the task as it is known: the first event."""
         return mapping.task_of([*self._earlier, self._turn])
@@ -65,6 +70,12 @@ class Telling:
                 yield from self._work()
             self._state = state
             yield self._status(mapping.status_of(turn, self._first))
+
+    def go_on(self, turn: Task) -> Iterator[Event]:
+        """Yield what is told when the task has another turn."""
+        self._earlier = (*self._earlier, self._turn)
+        self._answers = 0
+        yield from self.change(turn)
 
     @property
     def _first(self) -> Task:

@@ -30,11 +30,11 @@ from bullpen.api.talk import Contact
 from bullpen.connection import RpcError
 from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task, TaskState
-from bullpen.servers.a2a.room import ANONYMOUS, Caller, Output, Room, Scope
+from bullpen.servers.a2a.room import ANONYMOUS, Caller, Room, Scope
 from bullpen.servers.a2a.v1 import mapping
 from bullpen.servers.a2a.v1.card import extended_card_of
 from bullpen.servers.a2a.v1.errors import translated
-from bullpen.servers.a2a.v1.events import Event, Telling
+from bullpen.servers.a2a.v1.following import Followers
 from bullpen.servers.a2a.v1.listing import page_of
 from bullpen.servers.a2a.v1.push import Push
 from bullpen.servers.a2a.v1.rules import Rules, rules_for
@@ -62,6 +62,7 @@ class Handler(RequestHandler):
         self._room = room
         self._agent = agent
         self._push = push or Push()
+        self._followers = Followers(room)
         self._rules: tuple[float, Rules] | None = None
 
     async def contact(self) -> Contact:
@@ -103,7 +104,7 @@ class Handler(RequestHandler):
     ) -> AsyncGenerator[Any]:
         with translated():
             earlier, turn = await self._send(params, context)
-            async with aclosing(self._events(earlier, turn)) as events:
+            async with aclosing(self._followers.turn(earlier, turn)) as events:
                 async for event in events:
                     yield event
 
@@ -141,6 +142,8 @@ class Handler(RequestHandler):
             reply_to=first.id if first else None,
             idempotency_key=f"a2a/{self._agent}/{kept.message_id}" if rules.is_idempotent else None,
         )
+        if turns:
+            self._followers.begin(turns[0].id, turn)
         self._tell_of(turns, turn, params.configuration, context)
         return turns, turn
 
@@ -173,23 +176,6 @@ class Handler(RequestHandler):
                         if each.state.is_over or each.state is TaskState.INPUT_REQUIRED:
                             break
         return turn
-
-    async def _events(self, earlier: Sequence[Task], turn: Task) -> AsyncGenerator[Event]:
-        """Yield what becomes of a task from now on, first how it is."""
-        async with aclosing(self._room.watch(turn.id)) as told:
-            telling: Telling | None = None
-            async for each in told:
-                if isinstance(each, Output):
-                    events = telling.say(each.text) if telling else iter(())
-                elif telling is None:
-                    telling = Telling(earlier, each)
-                    events = iter((telling.task(),))
-                else:
-                    events = telling.change(each)
-                for event in events:
-                    yield event
-                if telling is not None and telling.is_over:
-                    return
 
     # ------------------------------------------------------------------------------------- asking
 
@@ -244,7 +230,7 @@ class Handler(RequestHandler):
             turns = await self._turns(params.id)
             if mapping.is_over(mapping.state_of(turns[-1])):
                 raise UnsupportedOperationError("the task is over; nothing more will come of it")
-            async with aclosing(self._events(turns[:-1], turns[-1])) as events:
+            async with aclosing(self._followers.task(turns)) as events:
                 async for event in events:
                     yield event
 
@@ -296,7 +282,7 @@ class Handler(RequestHandler):
 
     async def _tell(self, task_id: str, earlier: Sequence[Task], turn: Task) -> None:
         try:
-            async with aclosing(self._events(earlier, turn)) as events:
+            async with aclosing(self._followers.turn(earlier, turn)) as events:
                 await self._push.tell(task_id, events)
         except Exception as error:  # noqa: BLE001 - nobody waits for it, and others go on
             logger.warning("the push notifications of %s end: %s", task_id, type(error).__name__)

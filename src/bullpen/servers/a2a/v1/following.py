@@ -1,0 +1,102 @@
+"""Following a task from turn to turn, as the messages come that go on with it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from bullpen.model.tasks import Task
+from bullpen.servers.a2a.room import Output, Room
+from bullpen.servers.a2a.v1.events import Event, Telling
+
+__all__ = ["Followers"]
+
+MOST_TURNS = 100  # that one who follows has not read
+
+_Told = Task | Output
+
+
+class Followers:
+    """Those who follow tasks of one agent."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._waiting: dict[str, set[asyncio.Queue[Task]]] = {}
+
+    def begin(self, task_id: str, turn: Task) -> None:
+        """Learn that a task has a further turn."""
+        for news in self._waiting.get(task_id, ()):
+            if not news.full():
+                news.put_nowait(turn)
+
+    async def turn(self, earlier: Sequence[Task], turn: Task) -> AsyncGenerator[Event]:
+        """Yield what becomes of a turn: first the task, last where it ends or waits."""
+        async with aclosing(self._room.watch(turn.id)) as told:
+            telling: Telling | None = None
+            async for each in told:
+                if telling is None:
+                    assert isinstance(each, Task)
+                    telling = Telling(earlier, each)
+                    yield telling.task()
+                else:
+                    for event in _events(telling, each):
+                        yield event
+                if telling.is_over:
+                    return
+
+    async def task(self, turns: Sequence[Task]) -> AsyncGenerator[Event]:
+        """Yield what becomes of a task to its end, through all turns that are still to come."""
+        news: asyncio.Queue[Task] = asyncio.Queue(MOST_TURNS)
+        followers = self._waiting.setdefault(turns[0].id, set())
+        followers.add(news)
+        try:
+            telling = Telling(turns[:-1], turns[-1])
+            yield telling.task()
+            turn: Task | None = turns[-1]
+            while turn is not None:
+                following: Task | None = None
+                async with aclosing(self._either(turn, news)) as told:
+                    async for is_turn, each in told:
+                        if is_turn and isinstance(each, Task):
+                            following = each
+                            events = list(telling.go_on(each))
+                        else:
+                            events = _events(telling, each)
+                        for event in events:
+                            yield event
+                        if telling.has_ended:
+                            return
+                turn = following
+        finally:
+            followers.discard(news)
+            if not followers and self._waiting.get(turns[0].id) is followers:
+                del self._waiting[turns[0].id]
+
+    async def _either(
+        self, turn: Task, news: "asyncio.Queue[Task]"
+    ) -> AsyncGenerator[tuple[bool, _Told]]:
+        """Yield what is told of a turn, until there is a further one: that is the last."""
+        async with aclosing(self._room.watch(turn.id)) as told:
+            further = asyncio.ensure_future(news.get())
+            following = asyncio.ensure_future(anext(told))
+            try:
+                while True:
+                    await asyncio.wait([further, following], return_when=asyncio.FIRST_COMPLETED)
+                    if following.done():
+                        try:
+                            yield False, following.result()
+                        except StopAsyncIteration:
+                            return
+                        following = asyncio.ensure_future(anext(told))
+                    elif further.done():
+                        yield True, further.result()
+                        return
+            finally:
+                for each in (further, following):
+                    each.cancel()
+                await asyncio.wait([further, following])
+                if not following.cancelled():
+                    following.exception()  # it is looked at, so that nobody is told of it
+
+
+def _events(telling: Telling, told: _Told) -> "list[Event]":
+    return list(telling.say(told.text) if isinstance(told, Output) else telling.change(told))
