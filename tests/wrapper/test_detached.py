@@ -72,6 +72,19 @@ def files(paths: Paths) -> list[str]:
     )
 
 
+async def test_who_starts_an_agent_is_told_what_it_goes_without(paths: Paths) -> None:
+    profile = paths.profiles / "gem.toml"
+    profile.parent.mkdir(parents=True, exist_ok=True)
+    profile.write_text(
+        'provider = "gemini"\nidle_regex = "> $"\n'
+        'command = ["{python}", "-c", "print(\'> \', end=\'\', flush=True); input()"]\n'
+    )
+    done = await start(profile="gem")
+    assert done.code == 0, done
+    assert "Gemini CLI was not used here before" in done.err
+    assert "Gemini CLI" not in done.out
+
+
 @pytest.mark.requirement("S-141", "S-142", "S-144", "S-22", "S-12")
 async def test_an_agent_is_started_apart_logged_and_stopped(paths: Paths) -> None:
     started = await start()

@@ -98,6 +98,8 @@ def command(
     else:
         click.echo(f"Started {agent.name} (PID: {agent.pid})")
         click.echo(f"  log: {home_relative(agent.log)}; show it: bullpen attach {agent.name}")
+    if started.said:
+        click.echo(started.said, err=True, nl=False)
     if is_ready is False:
         click.echo(f"bullpen: {agent.name} is not ready within {timeout:g} s", err=True)
         context.exit(TIMEOUT)

@@ -43,6 +43,8 @@ class Started(msgspec.Struct, frozen=True):
     instance: Instance
     is_ready: bool | None = None
     """Whether its agent can be talked to; None if nobody asked."""
+    said: str = ""
+    """What there is to know of its start, in lines: why it is given less than it could be."""
 
 
 async def start(
@@ -70,11 +72,12 @@ async def start(
     with tempfile.TemporaryFile(dir=paths.agents) as said:
         process = await asyncio.to_thread(_spawn, [*command, "--", profile, *arguments], said)
         found = await _until_found(paths, profile, process, said)
+        told = await asyncio.to_thread(_tail, said)
     if ready_seconds is None:
-        return Started(found)
+        return Started(found, said=told)
     asked = AskWait(ready_seconds)
     info = await reach.ask(found, asked, seconds=ready_seconds + ANSWER_SECONDS)
-    return Started(found, info.is_ready)
+    return Started(found, info.is_ready, told)
 
 
 def _spawn(command: list[str], said: IO[bytes]) -> "subprocess.Popen[bytes]":
