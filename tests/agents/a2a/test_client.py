@@ -226,7 +226,7 @@ async def test_an_answer_that_makes_no_sense_may_have_been_a_yes(answer: Any) ->
 
 async def test_an_agent_that_is_gone_has_not_had_it_and_a_slow_one_may_have() -> None:
     async with fake("seed") as agent:
-        known = client(seconds=2.0)
+        known = client(seconds=2.0, not_ready_seconds=0.0)
         await known.discover(agent.url)
         await known.peer(ALIAS)
         agent.is_silent = True

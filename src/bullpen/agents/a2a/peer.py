@@ -26,6 +26,10 @@ from bullpen.agents.providers.values import mapping
 __all__ = ["Peer"]
 
 ANSWER_SECONDS: Final = 30.0
+NOT_READY_SECONDS: Final = 10.0
+"""What a message may take beyond that: some agents say only after half a minute that they are not
+ready, and who hung up before does not know whether they will have it.
+"""
 FIRST_LOOK_SECONDS: Final = 0.1
 LOOK_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 60.0
@@ -64,8 +68,10 @@ class Peer:
         seconds: float = ANSWER_SECONDS,
         look_seconds: float = LOOK_SECONDS,
         lost_seconds: float = LOST_SECONDS,
+        not_ready_seconds: float = NOT_READY_SECONDS,
     ) -> None:
         self.card = card
+        self._not_ready_seconds = not_ready_seconds
         self._seconds = seconds
         self._look_seconds = look_seconds
         self._lost_seconds = lost_seconds
@@ -105,13 +111,13 @@ class Peer:
             is_rest=is_rest,
         )
         if self.card.binding is Binding.JSONRPC:
-            return self._read(read_answer, await self._call("send", body))
+            return self._read(read_answer, await self._call("send", body, self._not_ready_seconds))
         path = f"{self._rest}/message:send"
         if self.card.binding is Binding.PATHS:
             path = "/tasks/send"
             if self.card.has_priorities:
                 path = f"/tasks/send-priority?priority={priority}"
-        return self._read(read_answer, await self._ask("POST", path, body))
+        return self._read(read_answer, await self._ask("POST", path, body, self._not_ready_seconds))
 
     async def get_task(self, task_id: str) -> A2ATask:
         """Return how a task stands. Raises as `send` does."""
@@ -227,14 +233,16 @@ class Peer:
         method = _METHODS[self.card.dialect][what]
         return {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
 
-    async def _call(self, what: str, params: dict[str, Any]) -> Any:
-        answer = mapping(await self._ask("POST", "", self._envelope(what, params)))
+    async def _call(self, what: str, params: dict[str, Any], more_seconds: float = 0.0) -> Any:
+        answer = mapping(await self._ask("POST", "", self._envelope(what, params), more_seconds))
         if error := read_error(answer):
             raise PeerRefused(self.card.url, *error)
         return answer.get("result")
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        answer = await self._request(method, path, body)
+    async def _ask(
+        self, method: str, path: str, body: Any = None, more_seconds: float = 0.0
+    ) -> Any:
+        answer = await self._request(method, path, body, more_seconds)
         if answer.is_ok:
             return answer.value
         code, reason = read_error(answer.value) or (0, "")
@@ -242,12 +250,14 @@ class Peer:
             raise PeerUnreachable(self.card.url, f"status {answer.status}", was_sent=True)
         raise PeerRefused(self.card.url, code if code < 0 else answer.status, reason)
 
-    async def _request(self, method: str, path: str, body: Any) -> HttpAnswer:
+    async def _request(self, method: str, path: str, body: Any, more_seconds: float) -> HttpAnswer:
         """Ask for something, and follow the agent within its own server."""
         url = self.card.url
         for _ in range(MOST_REDIRECTS):
             try:
-                answer = await self._server(url).request(method, path, body, most_bytes=MOST_BYTES)
+                answer = await self._server(url, more_seconds).request(
+                    method, path, body, most_bytes=MOST_BYTES
+                )
             except HttpError as error:
                 was_sent = error.was_sent
                 raise PeerUnreachable(self.card.url, error.reason, was_sent=was_sent) from error
@@ -259,8 +269,9 @@ class Peer:
             url, path = cut(there)
         raise PeerRefused(self.card.url, 310, "it sends us around in circles")
 
-    def _server(self, url: str = "") -> HttpServer:
-        return HttpServer(url or self.card.url, headers=self._headers, seconds=self._seconds)
+    def _server(self, url: str = "", more_seconds: float = 0.0) -> HttpServer:
+        seconds = self._seconds + more_seconds
+        return HttpServer(url or self.card.url, headers=self._headers, seconds=seconds)
 
     def _read(self, read: Callable[[object], A2ATask], value: object) -> A2ATask:
         try:
