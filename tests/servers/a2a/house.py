@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
+
+import pytest
 
 from bullpen.api.runtime import Paths, prepare
 from bullpen.api.settings import Settings
@@ -13,9 +16,20 @@ from bullpen.servers.a2a.room import OpenClient, Room
 from bullpen.servers.a2a.serve import serve
 from tests.daemon.harness import Peer, settings, until
 
-__all__ = ["SECONDS", "Answer", "House", "Web", "read_answer", "room_of_a_daemon", "served"]
+__all__ = [
+    "SECONDS",
+    "Answer",
+    "House",
+    "Web",
+    "linux_only",
+    "read_answer",
+    "room_of_a_daemon",
+    "served",
+]
 
 SECONDS = 20.0
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only there it is told who calls")
 
 
 @asynccontextmanager

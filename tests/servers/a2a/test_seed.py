@@ -10,7 +10,9 @@ from bullpen.model.deliveries import ReceiptState
 from bullpen.model.states import Activity
 from tests.daemon.harness import until
 from tests.daemon.wrapping import ScriptedWrapper, wrapped
-from tests.servers.a2a.house import SECONDS, Web, served
+from tests.servers.a2a.house import SECONDS, Web, linux_only, served
+
+pytestmark = linux_only  # elsewhere a token is needed
 
 STATES = {"submitted", "working", "input_required", "completed", "failed", "canceled"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
