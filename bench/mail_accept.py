@@ -48,7 +48,7 @@ async def run(quick: bool) -> list[Figure]:
     return [
         loaded(ROW),
         *percentiles(ROW, "accepted, one after the other", one, p50=5, p99=20),
-        *percentiles(ROW, "accepted, 100 at the same time", many, p50=20, p99=20),
+        *percentiles(ROW, "accepted, 100 at the same time", many, p50=5, p99=20),
         limited(ROW, "a hundred, by the daemon's processor time", 1000 * used, BLOCK_MS, "ms"),
         limited(ROW, "longest block, one after the other", 1000 * alone["late"], BLOCK_MS, "ms"),
         limited(ROW, "longest block, 100 at a time", 1000 * together["late"], BLOCK_MS, "ms"),

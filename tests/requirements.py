@@ -673,6 +673,7 @@ _TERMINAL = {
     "S-48": "An agent of this machine goes before one elsewhere of the same name.",
     "S-98": "An agent elsewhere is added by a request, or the reason why not is told.",
     "S-99": "Agents elsewhere are listed by a request.",
+    "S-100": "A message to an agent elsewhere is sent by a request, and waited for.",
     "S-120": "An agent is discovered by its card, and kept.",
     "S-121": "A message to an agent of this machine becomes a task there.",
     "S-122": "A message to an agent elsewhere becomes a task there.",

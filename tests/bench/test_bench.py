@@ -3,25 +3,44 @@
 import math
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from bench.__main__ import ROWS
 from bench.figure import Figure, as_json, as_table, from_json
 
-pytestmark = pytest.mark.xdist_group("bench")  # one run for all of them
+pytestmark = [
+    pytest.mark.xdist_group("bench"),  # one run for all of them
+    pytest.mark.timeout(120),
+]
 
 ROOT = Path(__file__).parents[2]
 
 
+TALK = ("mail-accept", "mail-end-to-end", "wrapped-tasks", "wrapper-cost", "talk-startup", "others")
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A whole run with tiny sizes: its table, and its figures by row."""
-    output = tmp_path_factory.mktemp("bench") / "figures.json"
-    command = [sys.executable, "-m", "bench", "--quick", "--json", str(output)]
-    run = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=55)
+    """A run with tiny sizes of all but talking: its table, and its figures by row."""
+    return measured(tmp_path_factory, [row for row in ROWS if row not in TALK])
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same of talking, which takes its time too."""
+    return measured(tmp_path_factory, TALK)
+
+
+def measured(factory: pytest.TempPathFactory, rows: Iterable[str]) -> dict[str, Any]:
+    output = factory.mktemp("bench") / "figures.json"
+    only = [word for row in rows for word in ("--only", row)]
+    command = [sys.executable, "-m", "bench", "--quick", "--json", str(output), *only]
+    run = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=115)
     figures = msgspec.json.decode(output.read_bytes())["figures"]
     by_row: dict[str, list[dict[str, Any]]] = {}
     for figure in figures:
@@ -132,6 +151,41 @@ def test_emulation_is_set_beside_50_mb_a_second_and_beside_pyte(report: dict[str
     assert (screen["theirs"], screen["unit"]) == (5, "ms")
 
 
+@pytest.mark.requirement("bench:mail")
+def test_mail_is_set_beside_what_it_may_take_and_how_long_it_may_block(
+    talk: dict[str, Any],
+) -> None:
+    accepted = {each["what"]: each["theirs"] for each in talk["mail-accept"] if each["at_most"]}
+    assert accepted["accepted, one after the other, 50 of 100"] == 5
+    assert accepted["accepted, one after the other, 99 of 100"] == 20
+    assert accepted["longest block, 100 at a time"] == 20
+    least = [each for each in talk["mail-end-to-end"] if each["at_least"]]
+    assert [(each["theirs"], each["unit"]) for each in least] == [(3000, "/s")] * 2
+
+
+@pytest.mark.requirement("bench:wrapped", "talk:exact")
+def test_tasks_of_a_wrapped_agent_all_have_their_own_reply(talk: dict[str, Any]) -> None:
+    _, *times, own, left = talk["wrapped-tasks"]
+    assert [each["theirs"] for each in times] == [50, 50, 100, 100]
+    assert own["is_met"]  # counts, not times
+    assert left["is_met"]
+
+
+@pytest.mark.requirement("bench:wrapped")
+def test_what_a_wrapper_costs_is_set_beside_what_it_may_cost(talk: dict[str, Any]) -> None:
+    limits = {each["what"]: (each["theirs"], each["unit"]) for each in talk["wrapper-cost"]}
+    assert limits["resident, a wrapper without a terminal"] == (40, "MiB")
+    assert limits["start of the dummy, added"] == (150, "ms")
+    assert limits["echo of a key, added, 95 of 100"] == (1, "ms")
+    assert limits["stop of a wrapped agent, the longest"] == (1000, "ms")
+    assert len(talk["talk-startup"]) == 5
+
+
+@pytest.mark.requirement("bench:wrapped")
+def test_in_a_quick_run_nothing_is_installed(talk: dict[str, Any]) -> None:
+    assert "others" not in talk
+
+
 def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     table = report["table"].splitlines()
     figures = [f for row, each in report.items() if row != "table" for f in each]
@@ -141,11 +195,13 @@ def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     assert all(math.isfinite(f["ratio"]) and f["ratio"] > 0 for f in figures)
 
 
-def test_the_page_about_them_has_every_row_and_figure(report: dict[str, Any]) -> None:
+def test_the_page_about_them_has_every_row(report: dict[str, Any], talk: dict[str, Any]) -> None:
     page = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
-    for row in report.keys() - {"table"}:
+    for row in ROWS:
         assert f"### `{row}`\n" in page
-        for each in report[row]:
+    figures = report | talk
+    for row in figures.keys() - {"table"}:
+        for each in figures[row]:
             what = each["what"].partition(" after ")[0]  # a quick soak is of another size
             assert f"\n| {what} " in page
 
