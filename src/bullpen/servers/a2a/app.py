@@ -20,7 +20,7 @@ from bullpen.api.errors import DaemonUnavailable
 from bullpen.api.settings import A2aSettings
 from bullpen.api.talk import Contact
 from bullpen.connection import RequestTimeout, RpcError
-from bullpen.servers.a2a import seed
+from bullpen.servers.a2a import external, seed
 from bullpen.servers.a2a.addresses import CONTACT, base_url_of
 from bullpen.servers.a2a.http import AGENT
 from bullpen.servers.a2a.room import Room, Scope
@@ -43,7 +43,7 @@ def make_app(room: Room, tokens: Tokens, settings: A2aSettings) -> App:
 
 def agent_routes(room: Room, agent: str) -> list[BaseRoute]:  # noqa: ARG001 - a dialect may ask
     """Return the paths of one agent, in every dialect."""
-    return [*seed.routes(room)]
+    return [*seed.routes(room), *external.routes(room)]
 
 
 class _Agents:

@@ -20,10 +20,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from bullpen.api import talk
+from bullpen.api import external, talk
 from bullpen.api.client import Client
 from bullpen.api.errors import ApiError, DaemonUnavailable, reason_of
 from bullpen.connection import RpcError
+from bullpen.model.external import ExternalAgent
 from bullpen.model.messages import Priority
 from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task, TaskState
@@ -144,6 +145,24 @@ class Room:
         client = await self._client(caller)
         data = text.replace("\n", " ").encode() + b"\r"
         await client.request(talk.SendKeys(agent=agent, data=data, secret=caller.secret))
+
+    async def external(self) -> tuple[ExternalAgent, ...]:
+        """Return the agents elsewhere that were added."""
+        client = await self._client()
+        return await client.request(external.ListExternal())
+
+    async def discover(self, caller: Caller, url: str, alias: str | None = None) -> ExternalAgent:
+        """Add an agent elsewhere by its card."""
+        caller.require(Scope.CONTROL)
+        client = await self._client(caller)
+        request = external.DiscoverAgent(url, alias, caller.secret)
+        return await client.request(request, timeout=external.DISCOVER_SECONDS)
+
+    async def remove_external(self, caller: Caller, alias: str) -> bool:
+        """Forget an agent elsewhere; return whether it was known."""
+        caller.require(Scope.CONTROL)
+        client = await self._client(caller)
+        return await client.request(external.RemoveExternal(alias, caller.secret))
 
     async def whose(self, secret: str) -> str | None:
         """Return which agent was given a secret; None if none that is here was."""

@@ -25,7 +25,7 @@ from bullpen.servers.a2a.addresses import base_url_of, contact_of
 from bullpen.servers.a2a.room import Caller, Output, Room, Scope
 from bullpen.servers.a2a.security import Refused, caller_of
 
-__all__ = ["card_of", "refusal_of", "routes", "task_view"]
+__all__ = ["Answer", "card_of", "read_body", "refusal_of", "route", "routes", "task_view"]
 
 CONTEXT_CHARACTERS = 2000
 TASKS_LISTED = 500
@@ -67,39 +67,42 @@ class _Plain(msgspec.Struct):
 
 def routes(room: Room) -> list[Route]:
     """Return the paths of every agent, each relative to its own base."""
-
-    def route(path: str, answer: "_Answer", method: str, scope: Scope = Scope.READ) -> Route:
-        async def handle(request: Request) -> Response:
-            try:
-                caller = caller_of(request.scope)
-                caller.require(scope)
-                return await answer(room, caller, request)
-            except (RpcError, DaemonUnavailable, RequestTimeout) as error:
-                raise refusal_of(error) from error
-
-        return Route(path, handle, methods=[method])
-
     return [
-        route("/message", _take_message, "POST", Scope.SEND),
-        route("/status", _status, "GET"),
-        route("/.well-known/agent.json", _card, "GET"),
-        route("/tasks/send", _send, "POST", Scope.SEND),
-        route("/tasks/send-priority", _send_priority, "POST", Scope.SEND),
-        route("/tasks", _list, "GET"),
-        route("/tasks/{task_id}", _get, "GET"),
-        route("/tasks/{task_id}/cancel", _cancel, "POST", Scope.SEND),
-        route("/tasks/{task_id}/subscribe", _subscribe, "GET"),
+        route(room, "/message", _take_message, "POST", Scope.SEND),
+        route(room, "/status", _status, "GET"),
+        route(room, "/.well-known/agent.json", _card, "GET"),
+        route(room, "/tasks/send", _send, "POST", Scope.SEND),
+        route(room, "/tasks/send-priority", _send_priority, "POST", Scope.SEND),
+        route(room, "/tasks", _list, "GET"),
+        route(room, "/tasks/{task_id}", _get, "GET"),
+        route(room, "/tasks/{task_id}/cancel", _cancel, "POST", Scope.SEND),
+        route(room, "/tasks/{task_id}/subscribe", _subscribe, "GET"),
     ]
 
 
-_Answer = Callable[[Room, Caller, Request], Awaitable[Response]]
+Answer = Callable[[Room, Caller, Request], Awaitable[Response]]
+"""Answers a request of somebody who may."""
+
+
+def route(room: Room, path: str, answer: Answer, method: str, scope: Scope = Scope.READ) -> Route:
+    """Return a path that is answered if the caller has a scope."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            caller = caller_of(request.scope)
+            caller.require(scope)
+            return await answer(room, caller, request)
+        except (RpcError, DaemonUnavailable, RequestTimeout) as error:
+            raise refusal_of(error) from error
+
+    return Route(path, handle, methods=[method])
 
 
 # ----------------------------------------------------------------------------------------- sending
 
 
 async def _take_message(room: Room, caller: Caller, request: Request) -> Response:
-    wanted = await _body(request, _Plain)
+    wanted = await read_body(request, _Plain)
     parts: list[dict[str, Any]] = [{"type": "text", "text": wanted.content}]
     task = await _ask(room, caller, request, parts, wanted.priority)
     return JSONResponse({"status": "sent", "priority": wanted.priority, "task_id": task.id})
@@ -123,7 +126,7 @@ async def _send_priority(room: Room, caller: Caller, request: Request) -> Respon
 
 
 async def _send_with(room: Room, caller: Caller, request: Request, priority: int) -> Response:
-    wanted = await _body(request, _Send)
+    wanted = await read_body(request, _Send)
     parts = msgspec.to_builtins(wanted.message.parts)
     metadata = dict(wanted.metadata or {})
     task = await _ask(room, caller, request, parts, priority, metadata, wanted.context_id)
@@ -362,7 +365,12 @@ def refusal_of(error: Exception) -> Refused:
     return Refused(500, "Failed to send: the daemon could not keep the message")
 
 
-async def _body(request: Request, kind: type[Any]) -> Any:
+async def read_body(request: Request, kind: type[Any]) -> Any:
+    """Return what stands in a request.
+
+    Raises:
+        Refused: it is something else.
+    """
     try:
         return msgspec.json.decode(await request.body(), type=kind)
     except msgspec.ValidationError as error:
