@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from bullpen.agents.processes import is_running
 from bullpen.api import wrapping
 from bullpen.api.errors import ApiError
 from bullpen.api.runtime import Paths
@@ -173,11 +174,12 @@ class Post:
     def _rate(self) -> RateLimit:
         return RateLimit(self._settings.rate_per_second, self._settings.rate_burst)
 
-    def _is_taken(self, name: str) -> bool:
-        """Whether a name is that of an agent nobody wrapped."""
-        return any(
-            each.name == name and each.activity is not Activity.EXITED for each in self._agents()
-        )
+    async def _is_taken(self, name: str) -> bool:
+        """Whether a name is that of an agent nobody wrapped, and which is still there."""
+        for each in self._agents():
+            if each.name == name and each.activity is not Activity.EXITED:
+                return not each.pid or await asyncio.to_thread(is_running, each.pid)
+        return False
 
     # ------------------------------------------------------------------------------------- running
 
@@ -204,7 +206,7 @@ class Post:
             self.changed(await self.elsewhere.look())
 
     async def _let_dead_go(self) -> None:
-        for wrapper in self.wrappers.forget_dead():
+        for wrapper in await self.wrappers.forget_dead():
             logger.warning("the wrapper of %s is gone without a word", wrapper.name)
             try:
                 await self.wrappers.lose(wrapper.name)

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bullpen.agents import processes
 from bullpen.api.errors import ApiError
 from bullpen.api.runtime import make_private
 from bullpen.api.wrapping import (
@@ -119,7 +120,7 @@ class Wrappers:
         identities: IdentityBook,
         directory: Path,
         *,
-        is_taken: Callable[[str], bool],
+        is_taken: Callable[[str], Awaitable[bool]],
         on_change: Callable[[Wrapper], None],
         on_new: Callable[[Wrapper], Awaitable[None]],
         on_attempts: Callable[[Wrapper, tuple[Attempt, ...]], Awaitable[None]],
@@ -146,12 +147,20 @@ class Wrappers:
         """Return those whose agents are there."""
         return tuple(each for each in self._known.values() if each.is_there)
 
-    def forget_dead(self) -> tuple[Wrapper, ...]:
+    async def forget_dead(self) -> tuple[Wrapper, ...]:
         """Let go of wrappers that ended without a word; return them."""
-        dead = [each for each in self._known.values() if not each.has_ended and not each.is_there]
+        dead = [each for each in tuple(self._known.values()) if await self._is_dead(each)]
         for each in dead:
             each.has_ended = True
         return tuple(dead)
+
+    async def _is_dead(self, wrapper: Wrapper) -> bool:
+        """Whether a wrapper is gone and has not said so: also if nobody has buried it yet."""
+        if wrapper.has_ended or wrapper.is_connected:
+            return False
+        if not wrapper.is_there:
+            return True
+        return not await asyncio.to_thread(processes.is_running, wrapper.said.wrapper_pid)
 
     async def lose(self, name: str) -> None:
         """Let an agent that has gone without a word speak for itself no more, unless it returns."""
@@ -167,7 +176,7 @@ class Wrappers:
                 identity = await self._identities.revive(request.secret)
                 name, secret = identity.name, request.secret
             else:
-                name = self._free_name(request.name or request.profile)
+                name = await self._free_name(request.name or request.profile)
                 secret = await self._identities.mint(name, request.provider, request.profile)
             directory = self._directory / name
             await asyncio.to_thread(make_private, directory)
@@ -193,22 +202,25 @@ class Wrappers:
             logger.warning("the connection with the wrapper of %s is lost", wrapper.name)
         self._on_change(wrapper)
 
-    def _free_name(self, wanted: str) -> str:
+    async def _free_name(self, wanted: str) -> str:
         if not _is_name(wanted):
             raise ApiError(
                 Reason.INVALID_MESSAGE,
                 f"{wanted!r} is no name for an agent: letters, digits, `-`, `_` and `.`, at most "
                 f"{LONGEST_NAME}, and none of {', '.join(sorted(OUR_NAMES))}",
             )
-        if not self._is_held(wanted):
+        if not await self._is_held(wanted):
             return wanted
         number = 2
-        while self._is_held(f"{wanted}-{number}"):
+        while await self._is_held(f"{wanted}-{number}"):
             number += 1
         return f"{wanted}-{number}"
 
-    def _is_held(self, name: str) -> bool:
-        return self.find(name) is not None or self._is_taken(name)
+    async def _is_held(self, name: str) -> bool:
+        wrapper = self.find(name)
+        if wrapper is not None and not await self._is_dead(wrapper):
+            return True
+        return await self._is_taken(name)
 
     def started(self, request: WrapperStarted, context: Context) -> bool:
         """Take that the program runs."""
