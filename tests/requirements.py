@@ -728,6 +728,7 @@ _MESSAGES = {
     "door:interrupt": "An agent in a pane is interrupted while it works, and never in a dialog.",
     # What a screen tells
     "reply:screen": "What an agent answered is read off its screen, without what is drawn around.",
+    "reply:lines": "What is cut from lines is the reply, without echo and prompt, and all of it.",
     "reply:failure": "The screen of an error, a limit or an interruption is no reply.",
     "mail:tasks": "Whatever asks for an answer is a task, whichever door it came through.",
     # The programs' own doors

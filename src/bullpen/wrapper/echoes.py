@@ -17,10 +17,15 @@ _SKIPPED = re.compile(
 )
 
 
-def echo_end(data: bytes, line: str) -> int | None:
-    """Where the echo of a line ends, behind its newline; None if it is not there, or not yet."""
+def echo_end(data: bytes, line: str, prompt: str = "") -> int | None:
+    """Where the echo of a line ends, behind its newline; None if it is not there, or not yet.
+
+    It stands at the beginning of a line, or behind the prompt: elsewhere the program quotes it.
+    """
     typed = line.encode()
     begin = data.find(typed, 0, _MOST_BEFORE + len(typed))
+    if begin >= 0 and last_line(data[:begin]).strip() not in ("", prompt.strip()):
+        return None
     end = begin + len(typed) if begin >= 0 else _wrapped_end(data, b"".join(typed.split()))
     if end is None:
         return None
@@ -48,7 +53,7 @@ def _wrapped_end(data: bytes, wanted: bytes) -> int | None:
 
 def reply_of(data: bytes, line: str, prompt: str, idle: re.Pattern[bytes]) -> str:
     """What was said between the echo of a line and the prompt, if they are there."""
-    said = plain_text(data[echo_end(data, line) or 0 :])
+    said = plain_text(data[echo_end(data, line, prompt) or 0 :])
     tail = said[-TAIL_BYTES:]
     if prompt and (said == prompt or said.endswith(f"\n{prompt}")):
         said = said[: len(said) - len(prompt)]

@@ -49,7 +49,7 @@ class LineTurn:
     def has_echo(self) -> bool:
         """Whether the line was echoed as a whole, or something else was written behind it."""
         if self._echo is None and self.cut.end > self.cut.begin:
-            self._echo = echo_end(self.cut.data, self._line)
+            self._echo = echo_end(self.cut.data, self._line, self._prompt)
         return self._echo is not None
 
     @property
