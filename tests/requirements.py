@@ -723,6 +723,14 @@ _MESSAGES = {
     "talk:clock": "A clock that is set back holds nothing up, and lets nothing live on.",
     "talk:full": "An answer that somebody waits for has room in a mailbox that is full.",
     "mail:retention": "What has ended is forgotten in time, and what is open never is.",
+    # The real programs, started by `bullpen start`
+    "talk:programs:claude": "Claude Code gets every message whole, once, and its receipt is true,",
+    "talk:programs:codex": "... and so does Codex,",
+    "talk:programs:opencode": "... opencode,",
+    "talk:programs:gemini": "... Gemini CLI,",
+    "talk:programs:copilot": "... and Copilot CLI.",
+    "talk:programs:mcp": "Claude Code asks Codex through our tools, and reads the answer.",
+    "talk:programs:keyboard": "`@claude …` at Codex's prompt is a message; Codex sees nothing of it.",
     # The door into panes
     "door:tmux": "A message is pasted into a pane once, whole, into its agent alone, when ready.",
     "door:interrupt": "An agent in a pane is interrupted while it works, and never in a dialog.",
