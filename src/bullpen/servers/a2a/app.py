@@ -27,6 +27,7 @@ from bullpen.servers.a2a.room import Room, Scope
 from bullpen.servers.a2a.security import App, Door, Receive, Refused, Send, caller_of
 from bullpen.servers.a2a.security import Scope as Requested
 from bullpen.servers.a2a.tokens import Tokens
+from bullpen.servers.a2a.v1 import routes as v1
 
 __all__ = ["agent_routes", "make_app"]
 
@@ -41,9 +42,9 @@ def make_app(room: Room, tokens: Tokens, settings: A2aSettings) -> App:
     return Door(_Agents(room), room, tokens, settings)
 
 
-def agent_routes(room: Room, agent: str) -> list[BaseRoute]:  # noqa: ARG001 - a dialect may ask
+def agent_routes(room: Room, agent: str) -> list[BaseRoute]:
     """Return the paths of one agent, in every dialect."""
-    return [*seed.routes(room), *external.routes(room)]
+    return [*seed.routes(room), *external.routes(room), *v1.routes(room, agent)]
 
 
 class _Agents:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -82,7 +82,7 @@ class Guest:
         assert isinstance(code, int)
         return code
 
-    async def stream(self, method: str, params: Any) -> AsyncIterator[dict[str, Any]]:
+    async def stream(self, method: str, params: Any) -> AsyncGenerator[dict[str, Any], None]:
         """Yield what is streamed."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         async with self.http.stream(

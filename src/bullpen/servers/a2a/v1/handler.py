@@ -39,15 +39,16 @@ from bullpen.servers.a2a.v1.listing import page_of
 from bullpen.servers.a2a.v1.push import Push
 from bullpen.servers.a2a.v1.rules import Rules, rules_for
 
-__all__ = ["CALLER", "IS_LOCAL", "MAKE_CARD", "Handler"]
+__all__ = ["CALLER", "IS_LOCAL", "MAKE_CARD", "STREAMS", "Handler"]
 
 logger = logging.getLogger("bullpen.a2a")
 
 CALLER = "caller"
 IS_LOCAL = "is_local"
 MAKE_CARD = "make_card"
+STREAMS = "streams"
 """What a binding says of a request in the state of its context: who asks, whether from this
-machine, and how the card looks from there."""
+machine, how the card looks from there; and where the streams stand that are to be closed."""
 
 BLOCKING_SECONDS = 3600.0  # after which who waits is told how things stand
 MOST_LISTED = 500  # of our tasks in one look
@@ -99,7 +100,12 @@ class Handler(RequestHandler):
             return mapping.answer_message(turn.answers[-1], earlier[0] if earlier else turn)
         return mapping.task_of([*earlier, turn], history_length=history_length)
 
-    async def on_message_send_stream(
+    def on_message_send_stream(
+        self, params: pb.SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Any]:
+        return _noted(self._send_streaming(params, context), context)
+
+    async def _send_streaming(
         self, params: pb.SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Any]:
         with translated():
@@ -222,7 +228,12 @@ class Handler(RequestHandler):
             if reason_of(error) != Reason.AGENT_UNREACHABLE.word:
                 raise
 
-    async def on_subscribe_to_task(
+    def on_subscribe_to_task(
+        self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Any]:
+        return _noted(self._subscribe(params, context), context)
+
+    async def _subscribe(
         self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Any]:
         with translated():
@@ -333,6 +344,12 @@ def kept_task(turn: Task) -> str:
 def _sent_before(turns: Sequence[Task], kept: mapping.Kept) -> int | None:
     ids = [mapping.kept_of(each.message).message_id for each in turns]
     return ids.index(kept.message_id) if kept.message_id in ids else None
+
+
+def _noted(stream: AsyncGenerator[Any], context: ServerCallContext) -> AsyncGenerator[Any]:
+    """Have a stream closed by who ends the answer: the SDK closes none it has not read out."""
+    context.state.setdefault(STREAMS, []).append(stream)
+    return stream
 
 
 def _caller(context: ServerCallContext, scope: Scope) -> Caller:

@@ -37,13 +37,14 @@ from starlette.routing import BaseRoute, Mount, Route
 from bullpen.api.talk import Contact
 from bullpen.servers.a2a.room import ANONYMOUS, Room
 from bullpen.servers.a2a.v1.card import JSONRPC, REST, card_of, entity_tag, merged, strict
-from bullpen.servers.a2a.v1.handler import CALLER, IS_LOCAL, MAKE_CARD, Handler
+from bullpen.servers.a2a.v1.handler import CALLER, IS_LOCAL, MAKE_CARD, STREAMS, Handler
 from bullpen.servers.a2a.v1.input import check_json, read_json
 from bullpen.servers.a2a.v1.rules import OURS, Refusal, Rules
 from bullpen.servers.a2a.v1.sse import events_of
 
 __all__ = ["routes"]
 
+STREAMS_KEY = "bullpen.a2a.streams"
 CALLER_KEY = "bullpen.caller"  # of `Door`
 CARD = "/.well-known/agent-card.json"
 CARD_SECONDS = 60
@@ -85,6 +86,7 @@ class _Binding(DefaultServerCallContextBuilder):
         """Return what a request is asked with."""
         context = super().build(request)
         context.state[CALLER] = request.scope.get(CALLER_KEY, ANONYMOUS)
+        context.state[STREAMS] = request.scope.setdefault(STREAMS_KEY, [])
         context.state[IS_LOCAL] = _is_local(request)
         context.state[MAKE_CARD] = lambda contact, rules: self._make_card(request, contact, rules)
         return context
@@ -141,7 +143,7 @@ class _Binding(DefaultServerCallContextBuilder):
             if _is_old_get(body):
                 body["params"]["pushNotificationConfigId"] = ""
             response = await endpoint(request)
-            return _mend_old(body, events_of(response))
+            return _mend_old(body, events_of(response, request.scope.get(STREAMS_KEY, ())))
 
         return handle
 
@@ -165,7 +167,7 @@ class _Binding(DefaultServerCallContextBuilder):
             except A2AError as error:
                 return _rest_error(error, rules)
             response = await endpoint(request)
-            return _in_edition(events_of(response), rules)
+            return _in_edition(events_of(response, request.scope.get(STREAMS_KEY, ())), rules)
 
         return Route(route.path, handle, methods=list(route.methods or ()))
 

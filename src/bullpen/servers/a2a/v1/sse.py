@@ -1,52 +1,92 @@
 """Streams of events, written by ourselves.
 
-What the SDK uses looks for the end of its server for ever, in work of its own for each stream; ours
-ends with the connection. While there is nothing to tell, a comment says that the stream is open.
+What the SDK uses looks for the end of its server for ever, in work of its own for each stream, and
+closes no stream that it has not read out. Ours ends with the connection, and all it stands on with
+it. While there is nothing to tell, a comment says that the stream is open.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
-from sse_starlette.event import ensure_bytes
-from sse_starlette.sse import EventSourceResponse
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 __all__ = ["events_of"]
 
-SEPARATOR = "\r\n"
+THEIRS = "EventSourceResponse"
 QUIET_SECONDS = 15.0
 COMMENT = b": nothing new\r\n\r\n"
+HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-def events_of(response: Response) -> Response:
-    """Return an answer with its events, if it has any, written by ourselves."""
-    if not isinstance(response, EventSourceResponse):
+def events_of(response: Response, streams: Sequence[AsyncGenerator[Any]] = ()) -> Response:
+    """Return an answer with its events, if it has any, written by ourselves.
+
+    `streams` are what they are made from, and closed at the end.
+    """
+    if type(response).__name__ != THEIRS:
         return response
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(
-        _written(aiter(response.body_iterator)), media_type="text/event-stream", headers=headers
-    )
+    events: AsyncIterator[Any] = aiter(getattr(response, "body_iterator"))  # noqa: B009 - it is Any
+    return _Events(events, streams)
 
 
-async def _written(events: AsyncIterator[Any]) -> AsyncIterator[bytes]:
-    following = asyncio.ensure_future(anext(events))
-    try:
-        while True:
-            done, _ = await asyncio.wait([following], timeout=QUIET_SECONDS)
-            if not done:
-                yield COMMENT
-                continue
-            try:
-                event = following.result()
-            except StopAsyncIteration:
-                return
-            yield ensure_bytes(event, SEPARATOR)
-            following = asyncio.ensure_future(anext(events))
-    finally:
-        following.cancel()
-        await asyncio.wait([following])
-        if not following.cancelled():
-            following.exception()  # it is looked at, so that nobody is told of it
-        if hasattr(events, "aclose"):
-            await events.aclose()
+class _Events(Response):
+    """Tells events until there are no more, or nobody is there to hear them."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[Any], streams: Sequence[AsyncGenerator[Any]]) -> None:
+        super().__init__(headers=HEADERS)
+        del self.headers["content-length"]
+        self._events = events
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        gone = asyncio.ensure_future(_until_gone(receive))
+        following = asyncio.ensure_future(anext(self._events, None))
+        try:
+            await send(start)
+            while not gone.done():
+                await asyncio.wait(
+                    [gone, following],
+                    timeout=QUIET_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                data = COMMENT
+                if following.done():
+                    if (event := following.result()) is None:
+                        break
+                    data = _encoded(event)
+                    following = asyncio.ensure_future(anext(self._events, None))
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            await _end(gone, following)
+            for each in (self._events, *self._streams):
+                if isinstance(each, AsyncGenerator):
+                    await each.aclose()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _end(*waiting: "asyncio.Future[Any]") -> None:
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    for each in waiting:
+        if not each.cancelled():
+            each.exception()  # it is looked at, so that nobody is told of it
+
+
+def _encoded(event: Any) -> bytes:
+    """Return an event as it is written. What it tells is JSON, which is one line."""
+    if isinstance(event, dict):
+        name = f"event: {event['event']}\r\n" if "event" in event else ""
+        return f"{name}data: {event['data']}\r\n\r\n".encode()
+    encoded: bytes = event.encode()
+    return encoded
