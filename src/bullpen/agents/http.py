@@ -85,7 +85,8 @@ class HttpServer:
         self._prefix = parts.path.rstrip("/")
         self._seconds = seconds
         host = f"[{self._host}]" if ":" in self._host else self._host
-        self._headers = {"Host": f"{host}:{self._port}", "Accept": "*/*", **(headers or {})}
+        named = host if parts.port is None else f"{host}:{parts.port}"
+        self._headers = {"Host": named, "Accept": "*/*", **(headers or {})}
         if password:
             secret = base64.b64encode(f"{user}:{password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {secret}"

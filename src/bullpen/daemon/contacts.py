@@ -115,7 +115,7 @@ class Contacts(Directory):
 
     def is_ours(self, name: str) -> bool:
         """Whether a name is that of an agent that is wrapped or seen here, or was."""
-        if name in (USER, *self._former) or name in self._identities.names:
+        if name == USER or name in self._former or name in self._identities.names:
             return True
         return self._wrappers.find(name) is not None or self.agent(name) is not None
 

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from bullpen.api.runtime import Paths, make_private
+from bullpen.model.deliveries import ReceiptState
 from bullpen.testing.a2a_agent import FakeA2AAgent
+from tests.daemon.harness import until
 from tests.daemon.wrapping import wrapped
-from tests.servers.a2a.house import Web, served
+from tests.servers.a2a.house import SECONDS, Web, served
 
 TOKEN = "a-token-that-is-long-enough"
 CHIEF = {"Authorization": f"Bearer {TOKEN}"}
@@ -76,3 +78,27 @@ async def test_a_message_to_an_agent_elsewhere_is_a_task() -> None:
         failed = await web.post(path, wanted)
         assert failed.status == 500
         assert "no, thanks" in failed.body["detail"]
+
+
+@pytest.mark.requirement("door:external", "a2a:dialects")
+async def test_what_is_served_here_is_understood_here() -> None:
+    async with served() as house, wrapped("codex") as agent:
+        url = f"http://127.0.0.1:{house.web.port}/agents/codex"
+        await house.peer.ask("external.discover", url=url, alias="mirror")
+        sent = await house.peer.ask("mail.send", to="mirror", content="look")
+        asked = await agent.next()
+        assert asked.text == "look"
+        await agent.step(asked, ReceiptState.SEEN)
+        await agent.answer(asked, "seen it")
+        message_id = sent["message"]["id"]
+
+        async def reply() -> Any:
+            wait = house.peer.ask("mail.wait", message_id=message_id, timeout_seconds=1.0)
+            return (await wait)["reply"]
+
+        assert (await until(reply, SECONDS))["content"] == "seen it"
+        sent = await house.peer.ask("mail.send", to="mirror", content="and this")
+        await agent.step(await agent.next(), ReceiptState.SEEN)
+        await house.peer.ask("task.cancel", task_id=sent["message"]["id"])
+        [there, *_] = await house.peer.ask("task.list", recipient="codex")
+        assert (there["state"], agent.interrupts) == ("canceled", 1)

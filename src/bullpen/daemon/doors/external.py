@@ -32,6 +32,7 @@ BY: Final = "a2a"
 MOST_CONVERSATIONS: Final = 1000
 FIRST_PAUSE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
+FOLLOWED_SECONDS: Final = 24 * 3600.0
 
 _S = ReceiptState
 _ENDS: Final = {
@@ -203,8 +204,11 @@ class ExternalDoor:
 
     async def _follow(self, work: "_Work") -> None:
         try:
-            work.peer = work.peer or await self._find_peer(work)
-            task = await work.peer.follow(work.task, work.tell(self._hear))
+            async with asyncio.timeout(FOLLOWED_SECONDS):
+                work.peer = work.peer or await self._find_peer(work)
+                task = await work.peer.follow(work.task, work.tell(self._hear))
+        except TimeoutError:
+            await self._end(work, TurnEnd.FAILED, "it is not done after a day")
         except A2AError as error:
             await self._end(work, TurnEnd.FAILED, f"what became of it is not known: {error}")
         except Exception as error:  # the boundary: one agent's task is not another's business
