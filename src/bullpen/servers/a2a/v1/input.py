@@ -8,27 +8,31 @@ import json
 from typing import Any
 
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.errors import InvalidParamsError, JSONParseError
+from a2a.utils.errors import InvalidParamsError, InvalidRequestError
 from starlette.requests import Request
 
 from bullpen.servers.a2a.v1.mapping import SAFE_INTEGER
 
-__all__ = ["check_json", "read_json"]
+__all__ = ["NotJson", "check_json", "read_json"]
 
 DEEPEST = 100  # protobuf reads no deeper
+
+
+class NotJson(InvalidRequestError):
+    """What was sent is not JSON: a number of its own in JSON-RPC, a wrong request elsewhere."""
 
 
 async def read_json(request: Request) -> Any:
     """Return what was sent.
 
     Raises:
-        JSONParseError: it is not JSON.
+        NotJson: it is none.
     """
     try:
         body = json.loads((await request.body()).decode())
         json.dumps(body, ensure_ascii=False).encode()  # lone surrogates are no characters
     except (ValueError, RecursionError) as error:
-        raise JSONParseError("this is not JSON") from error
+        raise NotJson("this is not JSON") from error
     request._json = body
     return body
 

@@ -29,6 +29,7 @@ from a2a.utils.errors import (
     A2AError,
     ContentTypeNotSupportedError,
     InvalidParamsError,
+    InvalidRequestError,
 )
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -38,7 +39,7 @@ from bullpen.api.talk import Contact
 from bullpen.servers.a2a.room import ANONYMOUS, Room
 from bullpen.servers.a2a.v1.card import JSONRPC, REST, card_of, entity_tag, merged, strict
 from bullpen.servers.a2a.v1.handler import CALLER, IS_LOCAL, MAKE_CARD, STREAMS, Handler
-from bullpen.servers.a2a.v1.input import check_json, read_json
+from bullpen.servers.a2a.v1.input import NotJson, check_json, read_json
 from bullpen.servers.a2a.v1.rules import OURS, Refusal, Rules
 from bullpen.servers.a2a.v1.sse import events_of
 
@@ -138,6 +139,9 @@ class _Binding(DefaultServerCallContextBuilder):
                 body = await read_json(request)
                 method = body.get("method") if isinstance(body, dict) else None
                 check_json(body, status=_status_of(body) if method == "ListTasks" else None)
+            except NotJson as error:
+                told = {"code": -32700, "message": error.message}
+                return JSONResponse({"jsonrpc": "2.0", "id": None, "error": told})
             except A2AError as error:
                 return JSONResponse(build_error_response(_id_of(body), error))
             if _is_old_get(body):
@@ -203,6 +207,8 @@ def _status_of(body: dict[str, Any]) -> Any:
 
 
 def _rest_error(error: A2AError, rules: Rules) -> Response:
+    if isinstance(error, NotJson):
+        error = InvalidRequestError(error.message)  # the SDK asks for the very class
     payload = build_rest_error_payload(error)
     status = payload["error"]["code"]
     return _in_edition(JSONResponse(payload, status_code=status), rules)
