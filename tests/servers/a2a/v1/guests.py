@@ -18,7 +18,7 @@ from bullpen.servers.a2a.v1.routes import CALLER_KEY, routes
 from tests.daemon.wrapping import ScriptedWrapper, wrapped
 from tests.servers.a2a.house import SECONDS, room_of_a_daemon
 
-__all__ = ["Guest", "House", "house", "text_message"]
+__all__ = ["Guest", "House", "house", "served", "text_message"]
 
 _NAMES = iter(range(1, 1_000_000))
 
@@ -101,7 +101,7 @@ async def house(name: str = "codex", **more: Any) -> AsyncIterator[tuple[House, 
     async with room_of_a_daemon() as (room, _), wrapped(name, **more) as agent:
         found = House(room, agent, "")
         app = _asked_by(found, Starlette(routes=routes(room, agent.name)))
-        async with _served(app) as url:
+        async with served(app) as url:
             found.url = url
             async with httpx.AsyncClient(base_url=url, timeout=SECONDS, trust_env=False) as client:
                 yield found, Guest(url, client)
@@ -125,7 +125,7 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _served(app: ASGIApp) -> AsyncIterator[str]:
+async def served(app: ASGIApp) -> AsyncIterator[str]:
     config = uvicorn.Config(
         app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1
     )
