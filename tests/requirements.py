@@ -794,6 +794,7 @@ _MESSAGES = {
     "B1.13-h": "A connection that waits for an answer is not idle.",
     "B1.13-i": "A task has the time of a task, anything else that of a response.",
     "O-90": "What failed is tried again after 1, 2, 4, 8 and 16 seconds.",
+    "O-91": "What failed once is tried again, and goes on.",
     "O-92": "After five retries it is given up, and that is told.",
     # Policy
     "O-101": "What is no message is refused.",

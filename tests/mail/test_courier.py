@@ -391,3 +391,126 @@ async def test_mail_for_people_is_not_delivered_but_fetched() -> None:
         assert mine.message.id == message_id
         assert await room.state(message_id) is S.SEEN
         assert await room.office.take("user", limit=10, seconds=0) == ()
+
+
+@pytest.mark.requirement("O-90", "O-91", "O-31")
+async def test_what_a_door_could_not_put_in_is_tried_again_after_a_pause_and_counted() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    door.outcomes.append(Handover(Handed.GONE, "nobody is there"))
+    async with Room.open(door) as room:
+        message_id = await room.send("bob")
+
+        async def waits() -> bool:
+            return room.courier.holding("bob") == "nobody is there"
+
+        await eventually(waits)
+        room.advance(0.9)
+        room.courier.wake("bob")
+        await asyncio.sleep(0.05)
+        assert door.taken == []
+        room.advance(0.2)
+        await room.becomes(message_id, S.SUBMITTED)
+        assert [each.message.metadata.retry_count for each in door.taken] == [1]
+
+
+@pytest.mark.requirement("O-90", "O-92")
+async def test_a_door_that_fails_for_good_is_tried_five_times_more_and_then_that_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    door.outcomes += [Handover(Handed.GONE, "nobody is there")] * 10
+    async with Room.open(door, look_again=0.02) as room:
+        message_id = await room.send("bob")
+        pauses = []
+
+        async def tried() -> bool:
+            [delivery] = await room.mailboxes.deliveries(message_id)
+            return len(door.outcomes) == 10 - attempt and delivery.leased_until is None
+
+        for attempt in range(1, 7):
+            await eventually(tried)
+            if attempt == 6:
+                break
+            [delivery] = await room.mailboxes.deliveries(message_id)
+            pauses.append((delivery.available_at - room.now).total_seconds())
+            room.advance(pauses[-1])
+        assert pauses == [1, 2, 4, 8, 16]
+        await room.becomes(message_id, S.DEAD)
+        answer = await room.answer(message_id)
+        assert answer is not None
+        assert (answer.type, answer.content) == (MessageType.TASK_FAILED, "nobody is there")
+    levels = [each.levelname for each in caplog.records if message_id in each.message]
+    assert levels == ["WARNING"] * 5 + ["ERROR"]
+
+
+@pytest.mark.requirement("talk:crash")
+async def test_what_a_killed_daemon_was_handing_over_is_asked_for_and_typed_once() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    door.closed["bob"] = "busy"
+    async with Room.open(door) as room:
+        message_id = await room.send("bob")
+        await room.mailboxes.lease("bob", now=room.now, by="pty")  # and it is killed
+    async with room.running():
+        assert room.courier.working_on("bob") is not None
+        await asyncio.sleep(0.02)
+        assert door.taken == []
+        room.courier.returned("bob")
+        await room.becomes(message_id, S.SUBMITTED)
+        assert [each.attempt for each in door.taken] == [1]
+
+
+@pytest.mark.requirement("talk:crash")
+async def test_what_nobody_can_tell_of_is_not_put_in_again_and_says_so() -> None:
+    door = ScriptedDoor(Rung.OWN, "bob")
+    async with Room.open(door, sign_of_life=30.0) as room:
+        door.closed["bob"] = "busy"
+        message_id = await room.send("bob")
+        await room.mailboxes.lease("bob", now=room.now, by="own")
+    door.closed.clear()
+    async with room.running():
+        room.advance(31)
+        await room.becomes(message_id, S.FAILED)
+        assert door.taken == []
+        answer = await room.answer(message_id)
+        assert answer is not None
+        assert answer.content == "nothing shows whether the agent has had it"
+
+
+@pytest.mark.requirement("talk:ended")
+async def test_what_an_agent_fetched_and_did_not_answer_fails_when_it_ends() -> None:
+    async with Room.open(ScriptedDoor(Rung.TMUX), people=People("bob"), sign_of_life=0.0) as room:
+        ids = [await room.send("bob", text) for text in ("one", "two")]
+        assert len(await room.office.take("bob", limit=10, seconds=0)) == 2
+        bob = room.people.known["bob"]
+        room.people.known["bob"] = msgspec.structs.replace(bob, is_present=False)
+        room.courier.wake("bob")
+        for message_id in ids:
+            await room.becomes(message_id, S.FAILED)
+            answer = await room.answer(message_id)
+            assert answer is not None
+            assert answer.content == "the agent ended without answering"
+
+
+@pytest.mark.requirement("talk:clock")
+async def test_patience_does_not_last_longer_when_the_clock_is_set_back() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    door.outcomes.append(Handover(Handed.UNSURE, "nothing shows it"))
+    async with Room.open(door, sign_of_life=30.0, look_again=0.02) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.INJECTED)
+        room.advance(-3600)
+        await asyncio.sleep(0.1)  # it has looked at the clock
+        assert await room.state(message_id) is S.INJECTED
+        room.advance(31)
+        await room.becomes(message_id, S.FAILED)
+
+
+@pytest.mark.requirement("talk:failure")
+async def test_a_turn_that_failed_does_not_say_that_the_message_was_seen() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        message_id = await room.send("bob")
+        await room.becomes(message_id, S.SUBMITTED)
+        room.courier.hear("bob", Turn(by="pty", end=TurnEnd.FAILED, text="it has ended"))
+        await room.becomes(message_id, S.FAILED)
+        assert S.SEEN not in await room.history(message_id)

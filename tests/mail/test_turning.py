@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullpen.mail.turning import is_about, reply_of_turn, since_asked
-from bullpen.model.messages import MessageType
+from bullpen.mail.turning import fitted, is_about, reply_of_turn, since_asked
+from bullpen.model.messages import MessageType, encode_message, message_size
 from bullpen.model.turns import Turn, TurnEnd
 from tests.mail.samples import T0, message
 
@@ -68,3 +68,25 @@ def test_every_other_end_is_a_failure_with_its_reason(end: TurnEnd, text: str, w
     turn = Turn(by="hooks", end=end, text=text)
     reply = reply_of_turn(message(), "coder", turn, reply_id="r1", now=T0)
     assert (reply.type, reply.content) == (MessageType.TASK_FAILED, words)
+
+
+@pytest.mark.requirement("O-110", "O-111")
+@given(
+    st.text(max_size=50).map(lambda each: each * 40), st.text(max_size=30), st.integers(400, 4000)
+)
+def test_an_answer_of_any_length_is_cut_to_what_a_message_may_be(
+    content: str, thinking: str, limit: int
+) -> None:
+    reply = fitted(message(content=content, thinking=thinking), limit, 20)
+    assert message_size(reply) <= limit
+    assert len((reply.thinking or "").encode()) <= 20
+    if message_size(message(content=content, thinking=reply.thinking)) <= limit:
+        assert reply.content == content
+    else:
+        kept, _, rest = reply.content.rpartition("\n[")
+        assert content.startswith(kept)
+        assert rest == f"{len(content) - len(kept)} characters more]"
+
+
+def test_an_answer_that_is_no_text_is_kept_as_far_as_it_is() -> None:
+    encode_message(fitted(message(content="a\ud800b", thinking="\udcff")))

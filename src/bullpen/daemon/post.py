@@ -144,7 +144,8 @@ class Post:
             now=now,
             new_id=self._new_id,
         )
-        self.courier.add_door(PtyDoor(self.wrappers))
+        door = PtyDoor(self.wrappers, start_seconds=self.timeouts.start)
+        self.courier.add_door(door)
         self.on_output: Callable[[str, str], None] = lambda *_: None
         """Told what is said while a task is worked on, by the task's id."""
 
@@ -197,6 +198,7 @@ class Post:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self._let_dead_go()
+                self._tell_late()
                 if awaited_until is not None and loop.time() >= awaited_until:
                     await self._let_missing_go()
                     awaited_until = None
@@ -212,6 +214,15 @@ class Post:
                 await self.wrappers.lose(wrapper.name)
             finally:
                 self.wrapper_changed(wrapper)
+
+    def _tell_late(self) -> None:
+        """Say which agents were started and have not become ready in time."""
+        for wrapper in self.wrappers.all():
+            if not wrapper.is_told_late and wrapper.is_late(self.timeouts.start):
+                wrapper.is_told_late = True
+                what = (wrapper.name, self.timeouts.start)
+                logger.warning("%s has not become ready within %g s of its start", *what)
+                self.wake(wrapper.name)
 
     async def _let_missing_go(self) -> None:
         """Let those speak no more who were there before we were started and did not come back."""

@@ -72,7 +72,11 @@ class Wrapper:
         """The keys of its program's sessions, as far as they were told."""
         self.exact: Activity | None = None
         """What its program's own server says it is doing, if it has one."""
+        self.was_ready = bool(said.secret)
+        """Whether a message could ever be typed, as far as is known."""
+        self.is_told_late = False
         self._lost_at = 0.0
+        self._started_at: float | None = None
         connection.on_close(self._lose)
 
     def _lose(self, _: BaseException | None) -> None:
@@ -82,6 +86,17 @@ class Wrapper:
     def activity(self) -> Activity:
         """What its program is doing."""
         return self.exact or self.state.activity
+
+    def note_start(self) -> None:
+        """Learn that its program runs."""
+        if self._started_at is None:
+            self._started_at = time.monotonic()
+
+    def is_late(self, seconds: float) -> bool:
+        """Whether its program runs for so long and was never ready."""
+        if self.was_ready or self._started_at is None:
+            return False
+        return time.monotonic() - self._started_at >= seconds
 
     @property
     def is_connected(self) -> bool:
@@ -226,6 +241,7 @@ class Wrappers:
         """Take that the program runs."""
         wrapper = self._of(context)
         wrapper.pid, wrapper.tty = request.pid, request.tty
+        wrapper.note_start()
         wrapper.doors.update(request.doors)
         self._on_change(wrapper)
         return True
@@ -233,6 +249,7 @@ class Wrappers:
     def state(self, told: WrapperState, context: Context) -> None:
         """Take what the program is doing."""
         wrapper = self._of(context)
+        wrapper.was_ready |= told.is_ready
         wrapper.state = WrapperState(
             activity=told.activity,
             status=told.status[:LONGEST_TITLE],

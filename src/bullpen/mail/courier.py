@@ -142,7 +142,8 @@ class Courier:
             self._tasks = group
             self._outcomes.begin(group)
             try:
-                for agent in {*await self._mailboxes.backlog(), *self._outcomes.in_hand}:
+                backlog = await self._mailboxes.backlog()
+                for agent in {*backlog, *self._outcomes.in_hand, *self._woken}:
                     self.wake(agent)
                 while True:
                     await self._expire()

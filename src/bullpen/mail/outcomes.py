@@ -19,7 +19,7 @@ from bullpen.mail.in_hand import InHand, Patience
 from bullpen.mail.mailboxes import MAILBOX, Mailboxes, Settling
 from bullpen.mail.receipts import outcome_of_reply
 from bullpen.mail.signals import Signals
-from bullpen.mail.turning import ON_SIGHT, failure_reply, is_about, reply_of_turn
+from bullpen.mail.turning import ON_SIGHT, failure_reply, fitted, is_about, reply_of_turn
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState, TaskQuery
 from bullpen.model.messages import Message, MessageType
 from bullpen.model.turns import Turn, TurnEnd
@@ -191,8 +191,8 @@ class Outcomes:
         self._wake(agent)
 
     async def _reply(self, agent: str, in_hand: InHand, turn: Turn) -> None:
-        reply = reply_of_turn(
-            in_hand.message, agent, turn, reply_id=self._new_id(), now=self._now()
+        reply = fitted(
+            reply_of_turn(in_hand.message, agent, turn, reply_id=self._new_id(), now=self._now())
         )
         outcome = outcome_of_reply(reply.type)
         assert outcome is not None

@@ -7,14 +7,24 @@ program itself tells is believed at once; what a screen shows only if nothing be
 from collections.abc import Sequence
 from datetime import datetime
 
-from bullpen.model.messages import Message, MessageMetadata, MessageType
+import msgspec
+
+from bullpen.model.messages import (
+    MAX_MESSAGE_BYTES,
+    MAX_THINKING_BYTES,
+    Message,
+    MessageMetadata,
+    MessageType,
+    message_size,
+)
 from bullpen.model.turns import Turn, TurnEnd
 
-__all__ = ["ON_SIGHT", "failure_reply", "is_about", "reply_of_turn", "since_asked"]
+__all__ = ["ON_SIGHT", "failure_reply", "fitted", "is_about", "reply_of_turn", "since_asked"]
 
 ON_SIGHT = frozenset({"pty", "screen", "silence"})
 """Who only sees what the program shows."""
 
+_CUT = "\n[{} characters more]"
 _COMPARED = 400  # characters; enough to tell two messages apart, and little enough to be quick
 
 _REASONS = {
@@ -67,6 +77,28 @@ def reply_of_turn(
     return failure_reply(
         message, agent, f"{reason}: {detail}" if detail else reason, reply_id=reply_id, now=now
     )
+
+
+def fitted(
+    reply: Message,
+    max_bytes: int = MAX_MESSAGE_BYTES,
+    max_thinking: int = MAX_THINKING_BYTES,
+) -> Message:
+    """Return an answer that is text, and no longer than a message may be; what is cut off is told.
+
+    Of what was thought the end is kept, of what was said the beginning.
+    """
+    said = reply.content.encode(errors="replace").decode()
+    reply = msgspec.structs.replace(reply, content=said)
+    if reply.thinking is not None:
+        thought = reply.thinking.encode(errors="replace")[-max_thinking:].decode(errors="ignore")
+        reply = msgspec.structs.replace(reply, thinking=thought)
+    length = len(said)
+    while (size := message_size(reply)) > max_bytes and length:
+        length = min(length - 1, int(length * max_bytes / size) - len(_CUT))
+        cut = _CUT.format(len(said) - max(length, 0))
+        reply = msgspec.structs.replace(reply, content=said[: max(length, 0)] + cut)
+    return reply
 
 
 def failure_reply(

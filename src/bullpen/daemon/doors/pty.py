@@ -31,8 +31,9 @@ class PtyDoor(Door):
 
     rung = Rung.PTY
 
-    def __init__(self, wrappers: Wrappers) -> None:
+    def __init__(self, wrappers: Wrappers, *, start_seconds: float = 30.0) -> None:
         self._wrappers = wrappers
+        self._start_seconds = start_seconds
 
     def reaches(self, agent: str) -> bool:
         return self._wrappers.find(agent) is not None
@@ -45,6 +46,8 @@ class PtyDoor(Door):
             return ""
         if wrapper.state.prompt == "draft":
             return "a draft is in the prompt box"
+        if wrapper.is_late(self._start_seconds):
+            return f"it has not become ready within {self._start_seconds:g} s of its start"
         return _BUSY.get(wrapper.state.activity, "the agent is not ready")
 
     async def hand_over(self, delivery: Delivery, note: Note) -> Handover:
