@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from bullpen.servers.a2a.security import CONNECTED, App, Connected
+from bullpen.servers.a2a.security import CONNECTED, App, Connected, Tables
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGIApplication
@@ -56,6 +56,7 @@ class HttpServer:
         )
         self._config.load()
         self._state = ServerState()
+        self._tables = Tables()
 
     @asynccontextmanager
     async def listen(
@@ -63,7 +64,9 @@ class HttpServer:
     ) -> AsyncIterator[None]:
         """Serve a listening socket for a block. The socket itself stays open."""
         mine: set[_Protocol] = set()
-        make = functools.partial(_Protocol, self._config, self._state, {AGENT: agent}, mine)
+        make = functools.partial(
+            _Protocol, self._config, self._state, {AGENT: agent}, mine, self._tables
+        )
         loop = asyncio.get_running_loop()
         server = await loop.create_server(make, sock=listening.dup(), ssl=tls, backlog=BACKLOG)
         try:
@@ -96,8 +99,10 @@ class _Protocol(H11Protocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         mine: "set[_Protocol]",
+        tables: Tables,
     ) -> None:
         super().__init__(config, server_state, app_state)
+        self._tables = tables
         self._mine = mine
         self._hurry: asyncio.TimerHandle | None = None
 
@@ -106,7 +111,7 @@ class _Protocol(H11Protocol):
         # Asyncio does so only where the protocol is named, which a socket handed over does not.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._mine.add(self)
-        self.app_state = {**self.app_state, CONNECTED: _ends(transport)}
+        self.app_state = {**self.app_state, CONNECTED: _connected(transport, self._tables)}
         most = self.limit_concurrency
         if most is not None and len(self.connections) > 2 * most:
             transport.abort()  # they would be refused, if they ever said what they want
@@ -160,11 +165,11 @@ class _Protocol(H11Protocol):
             self._hurry = None
 
 
-def _ends(transport: asyncio.Transport) -> Connected:
+def _connected(transport: asyncio.Transport, tables: Tables) -> Connected:
     def end(which: str) -> tuple[str, int] | None:
         found = transport.get_extra_info(which)
         with contextlib.suppress(TypeError, IndexError, ValueError):
             return str(found[0]), int(found[1])
         return None
 
-    return Connected(end("peername"), end("sockname"))
+    return Connected(end("peername"), end("sockname"), tables)

@@ -159,14 +159,13 @@ def _is_loopback(listening: socket.socket) -> bool:
 @asynccontextmanager
 async def _listening(path: Path) -> AsyncIterator[socket.socket]:
     """Have a socket at a path for a block."""
-    listening = await asyncio.to_thread(_bind, path)
-    made = await asyncio.to_thread(_identity, path)
-    try:
-        yield listening
-    finally:
-        listening.close()
-        if made is not None and await asyncio.to_thread(_identity, path) == made:
-            await asyncio.to_thread(path.unlink, missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        made = await asyncio.to_thread(_bind, listening, path)
+        try:
+            yield listening
+        finally:
+            if await asyncio.to_thread(_identity, path) == made:
+                await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
 async def _removal(path: Path) -> None:
@@ -177,18 +176,13 @@ async def _removal(path: Path) -> None:
         found = await asyncio.to_thread(_identity, path)
 
 
-def _bind(path: Path) -> socket.socket:
+def _bind(listening: socket.socket, path: Path) -> tuple[int, int] | None:
     path.unlink(missing_ok=True)  # a dead daemon's: there is one at a time, by its lock
-    listening = socket.socket(socket.AF_UNIX)
-    try:
-        listening.bind(str(path))
-        path.chmod(0o600)  # before anybody could connect
-        listening.listen(BACKLOG)
-        listening.setblocking(False)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
+    listening.bind(str(path))
+    path.chmod(0o600)  # before anybody could connect
+    listening.listen(BACKLOG)
+    listening.setblocking(False)
+    return _identity(path)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

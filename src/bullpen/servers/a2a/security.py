@@ -22,7 +22,7 @@ from bullpen.servers.a2a.room import ANONYMOUS, Caller, Room
 from bullpen.servers.a2a.tokens import Tokens
 from bullpen.servers.a2a.uids import Address, uid_of
 
-__all__ = ["CONNECTED", "Connected", "Door", "Refused", "caller_of", "is_loopback"]
+__all__ = ["CONNECTED", "Connected", "Door", "Refused", "Tables", "caller_of", "is_loopback"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -69,9 +69,12 @@ class Refused(Exception):
 class Connected:
     """One connection: its two ends, and whether the other is ours, asked once."""
 
-    def __init__(self, client: Address | None, server: Address | None) -> None:
+    def __init__(
+        self, client: Address | None, server: Address | None, tables: "Tables | None" = None
+    ) -> None:
         self._client = client
         self._server = server
+        self._tables = tables or Tables()
         self._is_own: bool | None = None
 
     @property
@@ -87,17 +90,40 @@ class Connected:
     async def is_own(self) -> bool:
         """Whether the other end is a process of ours; False where that cannot be told."""
         if self._is_own is None:
-            self._is_own = self.is_local and await asyncio.to_thread(self._look)
+            self._is_own = self.is_local and await self._is_of_our_user()
         return self._is_own
 
-    def _look(self) -> bool:
+    async def _is_of_our_user(self) -> bool:
         assert self._client is not None
         assert self._server is not None
-        tables = []
-        for path in TABLES:
-            with contextlib.suppress(OSError):
-                tables.append(path.read_text(encoding="ascii", errors="replace"))
-        return uid_of(self._client, self._server, *tables) == os.getuid()
+        return uid_of(self._client, self._server, *await self._tables.read()) == os.getuid()
+
+
+class Tables:
+    """The kernel's tables of connections, which may be long: many who ask share one look."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Task[list[str]] | None = None
+        self._one = asyncio.Lock()
+
+    async def read(self) -> list[str]:
+        """Return them as they are at some time after this was asked."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._read())
+        return await asyncio.shield(self._next)
+
+    async def _read(self) -> list[str]:
+        async with self._one:
+            self._next = None  # who asks from now on may have come too late for this look
+            return await asyncio.to_thread(_read_tables)
+
+
+def _read_tables() -> list[str]:
+    tables = []
+    for path in TABLES:
+        with contextlib.suppress(OSError):
+            tables.append(path.read_text(encoding="ascii", errors="replace"))
+    return tables
 
 
 class Door:

@@ -8,7 +8,7 @@ __all__ = ["Address", "uid_of"]
 Address = tuple[str, int]
 """An IP address and a port."""
 
-LOCAL, REMOTE, UID, INODE = 1, 2, 7, 9  # columns of /proc/net/tcp and tcp6
+UID, INODE = 4, 6  # columns of /proc/net/tcp and tcp6, counted from behind the addresses
 MAPPED = bytes(10) + b"\xff\xff"
 
 
@@ -18,13 +18,14 @@ def uid_of(client: Address, server: Address, *tables: str) -> int | None:
     `tables` are the texts of `/proc/net/tcp` and `/proc/net/tcp6`. None if it is in none of them,
     or was closed: then nobody owns it any more.
     """
-    wanted = {(_written(client, is_wide), _written(server, is_wide)) for is_wide in (False, True)}
     for table in tables:
-        for line in table.splitlines()[1:]:
-            columns = line.split()
-            if len(columns) <= INODE or (columns[LOCAL], columns[REMOTE]) not in wanted:
-                continue
-            return int(columns[UID]) if columns[INODE] != "0" else None
+        for is_wide in (False, True):
+            ends = f" {_written(client, is_wide)} {_written(server, is_wide)} "
+            _, found, rest = table.partition(ends)  # there may be thousands of others
+            if found:
+                columns = rest.partition("\n")[0].split()
+                is_whole = len(columns) > INODE
+                return int(columns[UID]) if is_whole and columns[INODE] != "0" else None
     return None
 
 
