@@ -39,16 +39,17 @@ from bullpen.servers.a2a.v1.listing import page_of
 from bullpen.servers.a2a.v1.push import Push
 from bullpen.servers.a2a.v1.rules import Rules, rules_for
 
-__all__ = ["CALLER", "IS_LOCAL", "MAKE_CARD", "STREAMS", "Handler"]
+__all__ = ["CALLER", "CONTACT", "IS_LOCAL", "MAKE_CARD", "STREAMS", "Handler"]
 
 logger = logging.getLogger("bullpen.a2a")
 
 CALLER = "caller"
 IS_LOCAL = "is_local"
 MAKE_CARD = "make_card"
+CONTACT = "contact"
 STREAMS = "streams"
 """What a binding says of a request in the state of its context: who asks, whether from this
-machine, how the card looks from there; and where the streams stand that are to be closed."""
+machine, how the card looks from there, whom, and where the streams stand that are to be closed."""
 
 BLOCKING_SECONDS = 3600.0  # after which who waits is told how things stand
 MOST_LISTED = 500  # of our tasks in one look
@@ -94,7 +95,7 @@ class Handler(RequestHandler):
         history_length = _history_length(params.configuration)
         with translated():
             earlier, turn = await self._send(params, context)
-            if not params.configuration.return_immediately:
+            if not params.configuration.return_immediately and await self._is_there(context):
                 turn = await self._settled(turn)
         if turn.state.is_over and turn.answers and mapping.shape_of(turn.answers[-1]).is_message:
             return mapping.answer_message(turn.answers[-1], earlier[0] if earlier else turn)
@@ -168,6 +169,11 @@ class Handler(RequestHandler):
             recent = await self._room.tasks(agent=self._agent, limit=MOST_LISTED)
             found = tuple(each for each in recent if mapping.context_of(each) == context_id)
         return found[-1] if found else None
+
+    async def _is_there(self, context: ServerCallContext) -> bool:
+        """Whether the agent is; one that has ended has its mail when it returns."""
+        contact = context.state.get(CONTACT) or await self.contact()
+        return bool(contact.is_present)
 
     async def _settled(self, turn: Task) -> Task:
         """Return a turn when it is over, or waits for somebody."""

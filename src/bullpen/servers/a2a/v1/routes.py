@@ -38,7 +38,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from bullpen.api.talk import Contact
 from bullpen.servers.a2a.room import ANONYMOUS, Room
 from bullpen.servers.a2a.v1.card import JSONRPC, REST, card_of, entity_tag, merged, strict
-from bullpen.servers.a2a.v1.handler import CALLER, IS_LOCAL, MAKE_CARD, STREAMS, Handler
+from bullpen.servers.a2a.v1.handler import CALLER, CONTACT, IS_LOCAL, MAKE_CARD, STREAMS, Handler
 from bullpen.servers.a2a.v1.input import NotJson, check_json, read_json
 from bullpen.servers.a2a.v1.rules import OURS, Refusal, Rules
 from bullpen.servers.a2a.v1.sse import events_of
@@ -47,6 +47,7 @@ __all__ = ["routes"]
 
 STREAMS_KEY = "bullpen.a2a.streams"
 CALLER_KEY = "bullpen.caller"  # of `Door`
+CONTACT_KEY = "bullpen.contact"  # of the app
 CARD = "/.well-known/agent-card.json"
 CARD_SECONDS = 60
 JSON_TYPES = ("application/json", "application/a2a+json")
@@ -88,6 +89,7 @@ class _Binding(DefaultServerCallContextBuilder):
         context = super().build(request)
         context.state[CALLER] = request.scope.get(CALLER_KEY, ANONYMOUS)
         context.state[STREAMS] = request.scope.setdefault(STREAMS_KEY, [])
+        context.state[CONTACT] = request.scope.get(CONTACT_KEY)
         context.state[IS_LOCAL] = _is_local(request)
         context.state[MAKE_CARD] = lambda contact, rules: self._make_card(request, contact, rules)
         return context
