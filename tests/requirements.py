@@ -730,7 +730,7 @@ _MESSAGES = {
     "talk:programs:gemini": "... Gemini CLI,",
     "talk:programs:copilot": "... and Copilot CLI.",
     "talk:programs:mcp": "Claude Code asks Codex through our tools, and reads the answer.",
-    "talk:programs:keyboard": "`@claude …` at Codex's prompt is a message; Codex sees nothing of it.",
+    "talk:programs:keyboard": "`@claude …` at Codex's prompt is a message, which Codex never sees.",
     # The door into panes
     "door:tmux": "A message is pasted into a pane once, whole, into its agent alone, when ready.",
     "door:interrupt": "An agent in a pane is interrupted while it works, and never in a dialog.",

@@ -60,7 +60,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 KNOWN = {
     "claude": Known(
-        by=("waiter", "hook"),  # while it is idle, and at the end of a turn
+        by=("waiter", "hook", "pty"),  # the last while no waiter is there yet
         limit="usage limit",
         variables={"CLAUDE_CODE_MAX_RETRIES": "1"},
     ),
