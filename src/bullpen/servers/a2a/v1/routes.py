@@ -57,9 +57,11 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 logging.getLogger("a2a").setLevel(logging.CRITICAL)  # it logs what peers get wrong, with its stack
 
 
-def routes(room: Room, agent: str, *, grpc: str = "") -> list[BaseRoute]:
-    """Return the routes of an agent; `grpc` is where it serves that, if it does."""
-    handler = Handler(room, agent)
+def routes(
+    room: Room, agent: str, *, handler: Handler | None = None, grpc: str = ""
+) -> list[BaseRoute]:
+    """Return the routes of an agent; `grpc` is where it serves that, by the same handler."""
+    handler = handler or Handler(room, agent)
     binding = _Binding(handler, grpc)
     rpc = create_jsonrpc_routes(handler, f"/{JSONRPC}", binding, enable_v0_3_compat=True)
     rest = create_rest_routes(handler, binding, enable_v0_3_compat=True)
