@@ -25,6 +25,7 @@ class ScriptedWrapper:
         self.interrupts = 0
         self.keys = b""
         self.screen = "> "
+        self.reads = asyncio.Event()
         self.stopped = asyncio.Event()
         self.replies: list[wrapping.InjectReply] = []
         self.connection: Connection
@@ -107,7 +108,9 @@ class ScriptedWrapper:
         return True
 
     def _read(self, *_: object) -> wrapping.TerminalText:
-        return wrapping.TerminalText(text=self.screen, end=len(self.screen), screen=self.screen)
+        self.reads.set()
+        end = len(self.screen.encode())
+        return wrapping.TerminalText(text=self.screen[-10_000:], end=end, screen=self.screen)
 
     def _stop(self, *_: object) -> bool:
         self.stopped.set()

@@ -94,6 +94,23 @@ class Web:
         finally:
             writer.close()
 
+    @asynccontextmanager
+    async def stream(self, path: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """Read the events of a stream as they come, for a block."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+
+        async def lines() -> AsyncIterator[dict[str, Any]]:
+            while line := await reader.readline():
+                if line.startswith(b"data: "):
+                    yield json.loads(line.removeprefix(b"data: "))
+
+        try:
+            head = f"GET {self.base}{path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            writer.write(head.encode())
+            yield lines()
+        finally:
+            writer.close()
+
     async def events(self, path: str, **headers: str) -> list[dict[str, Any]]:
         """Return the events of a stream that ends."""
         answer = await self.get(path, **headers)

@@ -8,6 +8,7 @@ import pytest
 
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.states import Activity
+from bullpen.servers.a2a import streams
 from tests.daemon.harness import until
 from tests.daemon.wrapping import ScriptedWrapper, wrapped
 from tests.servers.a2a.house import SECONDS, Web, linux_only, served
@@ -273,6 +274,34 @@ async def test_a_stream_tells_what_becomes_of_a_task() -> None:
         assert events[:-1] in ([], [{"type": "status", "status": "working"}])
         assert await web.events(f"/tasks/{task['id']}/subscribe") == [done]
         assert (await web.get("/tasks/m-none/subscribe")).status == 404
+
+
+@pytest.mark.requirement("S-190")
+async def test_a_stream_has_what_is_written_once_however_much_there_was_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.02)
+    async with served() as house, wrapped("codex") as agent:
+        agent.screen = "before " * 3000  # more than is ever kept
+        web = house.web.at("codex")
+        task = (await web.post("/tasks/send", text("count"))).body["task"]
+        asked = await agent.next()
+        await agent.step(asked, ReceiptState.SEEN)
+        told: list[str] = []
+        async with web.stream(f"/tasks/{task['id']}/subscribe") as lines:
+            async with asyncio.timeout(SECONDS):
+                async for event in lines:
+                    if event["type"] == "output":
+                        told.append(event["data"])
+                    if event["type"] == "done":
+                        break
+                    if len(told) < 12:
+                        agent.reads.clear()
+                        await agent.reads.wait()  # it has looked, and where it stands is known
+                        agent.screen += f"tick {len(told)} \u3042\n"
+                    elif len(told) == 12:
+                        await agent.answer(asked, "counted")
+        assert "".join(told) == "".join(f"tick {n} \u3042\n" for n in range(12))
 
 
 @pytest.mark.requirement("S-103", "S-104")

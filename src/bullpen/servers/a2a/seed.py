@@ -4,9 +4,8 @@ A task is the daemon's own, so one that was begun here is found at every other d
 a task that was taken is `working` until it is over; where it waits is told in its metadata.
 """
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,15 +21,15 @@ from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task, TaskState
 from bullpen.model.version import VERSION
 from bullpen.servers.a2a.addresses import base_url_of, contact_of
-from bullpen.servers.a2a.room import Caller, Output, Room, Scope
+from bullpen.servers.a2a.room import Caller, Room, Scope
 from bullpen.servers.a2a.security import Refused, caller_of
+from bullpen.servers.a2a.streams import Tails, events
 
 __all__ = ["Answer", "card_of", "read_body", "refusal_of", "route", "routes", "task_view"]
 
 CONTEXT_CHARACTERS = 2000
 TASKS_LISTED = 500
 LOWEST, HIGHEST = 1, 5
-KEEP_ALIVE_SECONDS = 15.0
 NOT_YET = ("STARTING", "NOT_STARTED")
 
 CONTEXT_KEY = "context_id"
@@ -76,7 +75,7 @@ def routes(room: Room) -> list[Route]:
         route(room, "/tasks", _list, "GET"),
         route(room, "/tasks/{task_id}", _get, "GET"),
         route(room, "/tasks/{task_id}/cancel", _cancel, "POST", Scope.SEND),
-        route(room, "/tasks/{task_id}/subscribe", _subscribe, "GET"),
+        route(room, "/tasks/{task_id}/subscribe", _subscribe(Tails(room)), "GET"),
     ]
 
 
@@ -205,48 +204,16 @@ async def _cancel(room: Room, caller: Caller, request: Request) -> Response:
 # --------------------------------------------------------------------------------------- following
 
 
-async def _subscribe(room: Room, _: Caller, request: Request) -> Response:
-    task = await _find(room, request)
-    return StreamingResponse(
-        _events(room, task.id, contact_of(request.scope)),
-        media_type="text/event-stream",
-        headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
-    )
+def _subscribe(tails: Tails) -> Answer:
+    async def subscribe(room: Room, _: Caller, request: Request) -> Response:
+        task, contact = await _find(room, request), contact_of(request.scope)
+        return StreamingResponse(
+            events(room, tails, task.id, contact, lambda each: task_view(each, contact)),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
+        )
 
-
-async def _events(room: Room, task_id: str, contact: Contact) -> AsyncIterator[bytes]:
-    """Yield what becomes of a task as lines of a stream: output, status, and done at its end."""
-    status = ""
-    async with contextlib.aclosing(room.watch(task_id)) as watched:
-        following: asyncio.Future[Task | Output] | None = None
-        try:
-            while True:
-                following = following or asyncio.ensure_future(anext(watched))
-                await asyncio.wait([following], timeout=KEEP_ALIVE_SECONDS)
-                if not following.done():
-                    yield b": still here\n\n"  # so that who is gone is found out
-                    continue
-                told, following = following.result(), None
-                if isinstance(told, Output):
-                    yield _event(type="output", data=told.text)
-                    continue
-                view = task_view(told, contact)
-                if told.state.is_over:
-                    failed = {"error": view["error"]} if "error" in view else {}
-                    artifacts = view["artifacts"]
-                    yield _event(type="done", status=told.state, artifacts=artifacts, **failed)
-                    return
-                if view["status"] != status:
-                    status = view["status"]
-                    yield _event(type="status", status=status)
-        finally:
-            if following is not None:
-                following.cancel()
-                await asyncio.wait([following])
-
-
-def _event(**said: Any) -> bytes:
-    return b"data: " + msgspec.json.encode(said) + b"\n\n"
+    return subscribe
 
 
 # ------------------------------------------------------------------------------------------- shapes
