@@ -333,6 +333,23 @@ async def test_an_urgent_message_interrupts_the_turn_of_another_one() -> None:
         assert await room.state(later) is S.QUEUED
 
 
+@pytest.mark.requirement("talk:urgent", "talk:draft")
+async def test_a_turn_that_waits_for_a_person_is_not_interrupted_and_that_is_said() -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        first = await room.send("bob")
+        await room.becomes(first, S.SUBMITTED)
+        assert room.courier.holding("bob") == f"it has the message {first}"
+        bob = room.people.known["bob"]
+        asking = msgspec.structs.replace(bob, activity=Activity.WAITING_APPROVAL)
+        room.people.known["bob"] = asking
+        urgent = await room.send("bob", metadata={"priority": "urgent"})
+        await asyncio.sleep(0.2)  # it is looked at some times
+        assert (door.interrupted, await room.state(urgent)) == ([], S.QUEUED)
+        why = f"it has the message {first}, and waits for a person's decision"
+        assert room.courier.holding("bob") == why
+
+
 @pytest.mark.requirement("talk:retry")
 async def test_an_agent_that_is_not_ready_is_tried_again_and_nothing_counts() -> None:
     door = ScriptedDoor(Rung.PTY, "bob")

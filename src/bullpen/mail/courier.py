@@ -118,7 +118,10 @@ class Courier:
     def holding(self, agent: str) -> str:
         """Return why an agent's next message is not handed over, in words; empty if none waits."""
         if (found := self._outcomes.in_hand.get(agent)) is not None:
-            return f"it has the message {found.message.id}"
+            words = f"it has the message {found.message.id}"
+            addressee = self._directory.find(agent)
+            is_asking = addressee is not None and addressee.activity.is_waiting
+            return f"{words}, and waits for a person's decision" if is_asking else words
         return self._holding.get(agent, "")
 
     def doors_to(self, agent: str) -> tuple[Rung, ...]:
