@@ -1,9 +1,9 @@
 """Become another program, with standard input as the controlling terminal, if it is one.
 
-Run as a file by `pty.py` and others, in a session of its own: only the process itself can take a controlling
-terminal, and Python does no work between fork and exec safely. `argv` is the descriptor on which a
-failure is told, the process id of who started us, and the command. It imports next to nothing, for
-it stands before every program that is started.
+Run as a file by `pty.py` and others, in a session of its own: only the process itself can take a
+controlling terminal, and Python does no work between fork and exec safely. `argv` is the descriptor
+on which a failure is told, the process id of who started us, and the command. It imports next to
+nothing, for it stands before every program that is started.
 """
 
 import errno
