@@ -274,6 +274,17 @@ async def test_the_old_version_is_served_at_the_same_addresses() -> None:
         assert gone["result"] is None
         response = await guest.http.get(f"a2a/rest/v1/tasks/{task['id']}", headers=old)
         assert response.json()["id"] == task["id"]
+        asked = {"message": {"messageId": "c-2", "role": "ROLE_USER", "content": [{"text": "2"}]}}
+        streaming = asyncio.create_task(
+            guest.http.post("a2a/rest/v1/message:stream", json=asked, headers=old)
+        )
+        await there.agent.answer(await there.agent.next(), "two")
+        lines = (await streaming).text.splitlines()
+        told = [json.loads(each.removeprefix("data:")) for each in lines if each]
+        assert "task" in told[0]
+        assert told[-1]["statusUpdate"]["final"] is True
+        wrong = await guest.http.get("a2a/rest/v1/tasks/m-none:subscribe", headers=old)
+        assert "TASK_NOT_FOUND" in wrong.text
 
 
 @pytest.mark.parametrize("profile", ["conformance"])

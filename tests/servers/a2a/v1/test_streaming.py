@@ -4,6 +4,7 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
+from bullpen.api import talk
 from bullpen.model.messages import MessageType
 from tests.servers.a2a.v1.guests import house, text_message
 
@@ -47,6 +48,32 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_end() -> None:
         assert [{"text": "half of it"}] in said
         task_id = events[0]["task"]["id"]
         assert await guest.refusal("SubscribeToTask", {"id": task_id}) == -32004
+
+
+async def test_what_the_agent_says_on_the_way_is_streamed_as_it_says_it() -> None:
+    async with house() as (there, guest):
+        stream = guest.stream("SendStreamingMessage", {"message": text_message("go")})
+        async with aclosing(stream), asyncio.timeout(20):
+            task = (await anext(stream))["task"]
+            typed = await there.agent.next()
+            chunks = []
+            for text in ("one ", "two "):
+                there.room._hear(talk.TaskOutput(task["id"], text))
+                while "artifactUpdate" not in (event := await anext(stream)):
+                    pass
+                chunks.append(event["artifactUpdate"])
+            await there.agent.answer(typed, "one two three")
+            rest = [each async for each in stream]
+        chunks += [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
+        assert [each.get("append", False) for each in chunks] == [False, True, True]
+        assert [each["artifact"]["parts"][0]["text"] for each in chunks] == [
+            "one ",
+            "two ",
+            "three",
+        ]
+        assert len({each["artifact"]["artifactId"] for each in chunks}) == 1
+        assert chunks[-1]["lastChunk"]
+        assert states(rest)[-1] == "COMPLETED"
 
 
 async def test_who_subscribes_follows_the_task_through_a_question_to_its_end() -> None:

@@ -6,9 +6,12 @@ it. While there is nothing to tell, a comment says that the stream is open.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
+from a2a.utils.error_handlers import build_rest_error_payload
+from a2a.utils.errors import A2AError
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -56,7 +59,7 @@ class _Events(Response):
                 )
                 data = COMMENT
                 if following.done():
-                    if (event := following.result()) is None:
+                    if (event := _event_of(following)) is None:
                         break
                     data = _encoded(event)
                     following = asyncio.ensure_future(anext(self._events, None))
@@ -67,6 +70,14 @@ class _Events(Response):
             for each in (self._events, *self._streams):
                 if isinstance(each, AsyncGenerator):
                     await each.aclose()
+
+
+def _event_of(told: "asyncio.Future[Any]") -> Any:
+    """Return the next event; an error is one, and the last."""
+    try:
+        return told.result()
+    except A2AError as error:
+        return {"event": "error", "data": json.dumps(build_rest_error_payload(error))}
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -85,6 +96,8 @@ async def _end(*waiting: "asyncio.Future[Any]") -> None:
 
 def _encoded(event: Any) -> bytes:
     """Return an event as it is written. What it tells is JSON, which is one line."""
+    if isinstance(event, str):
+        event = {"data": event}
     if isinstance(event, dict):
         name = f"event: {event['event']}\r\n" if "event" in event else ""
         return f"{name}data: {event['data']}\r\n\r\n".encode()
