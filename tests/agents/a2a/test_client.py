@@ -325,14 +325,15 @@ async def test_where_there_is_no_card_that_is_said() -> None:
     "answer",
     [
         b"SSH-2.0-OpenSSH_9\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n" + b"x" * 2**21,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2097163\r\n\r\n" + b'{"name":"' + b"x" * 2**21 + b'"}',
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n[",
         b"",
     ],
-    ids=["not-http", "huge", "headers", "chunk", "negative", "cut", "nothing"],
+    ids=["not-http", "huge", "endless", "headers", "chunk", "negative", "cut", "nothing"],
 )
 async def test_a_server_that_makes_no_sense_does_no_harm(answer: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
