@@ -608,7 +608,7 @@ _TERMINAL = {
     "a2a:tokens": "A token opens what it says, to who was given it, as long as its file is there.",
     "a2a:loopback": "Without a token only programs of the same user on the same machine get in.",
     "a2a:pages": "Pages in a browser, and names that are not ours, are refused.",
-    "a2a:limits": "Who sends too much, too often or too slowly keeps nobody else from being served.",
+    "a2a:limits": "Who sends too much, too often or too slowly keeps nobody else waiting.",
     "a2a:elsewhere": "Another address than loopback is served with TLS and a token, or not.",
     "a2a:errors": "No error tells of a file or a secret.",
     "a2a:ports": "An agent's port is served by the daemon there is, and held without one.",
