@@ -1,6 +1,8 @@
 """Each agent's own port: held by its wrapper, served by whichever daemon there is."""
 
 import asyncio
+import json
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -55,11 +57,6 @@ async def test_a_port_outlives_the_daemon_that_serves_it(home: Path) -> None:
                 card = (await web.get("/.well-known/agent.json")).body
                 assert card["url"] == f"http://127.0.0.1:{held.port}"
                 assert (await web.get("/agents")).status == 404  # it is this agent's alone
-                stranger = await HeldPort.open(0)
-                assert stranger is not None
-                async with handed_over(stranger, "nobody's") as other:
-                    assert (await other.get("/status")).status == 503
-                stranger.close()
             assert (await answers(web, 503)).headers["retry-after"] == "1"
             assert (await house.web.at("codex").get("/status")).status == 200
             keeping = handed_over(held, secret)
@@ -74,6 +71,35 @@ async def test_a_port_outlives_the_daemon_that_serves_it(home: Path) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", web.port))  # nobody has it any more
+
+
+@pytest.mark.requirement("a2a:ports")
+async def test_a_port_that_is_no_agents_is_not_taken(home: Path) -> None:
+    async with served() as house, wrapped("codex") as agent:
+
+        async def offer(hello: bytes, *handles: int) -> bytes:
+            with socket.socket(socket.AF_UNIX) as daemon:
+                daemon.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(daemon, str(house.paths.a2a_socket))
+                socket.send_fds(daemon, [hello], handles)
+                async with asyncio.timeout(SECONDS):
+                    return await loop.sock_recv(daemon, 1)
+
+        known = json.dumps({"secret": agent.secret}).encode()
+        with socket.create_server(("127.0.0.1", 0)) as own, socket.create_server(("", 0)) as open_:
+            assert await offer(known, own.fileno()) == b"\n"
+            assert await offer(b'{"secret": "nobody\'s"}', own.fileno()) == b""
+            assert await offer(b'{"secret": ""}', own.fileno()) == b""
+            assert await offer(b"nonsense", own.fileno()) == b""
+            assert await offer(known) == b""
+            assert await offer(known, open_.fileno()) == b""  # others could reach it
+        with socket.socket() as unheard:
+            assert await offer(known, unheard.fileno()) == b""
+        pipe = os.pipe()
+        assert await offer(known, pipe[0]) == b""
+        for each in pipe:
+            os.close(each)
 
 
 @linux_only

@@ -124,7 +124,11 @@ async def _receive(connected: socket.socket) -> tuple[_Hello, socket.socket]:
     data, handles, _, _ = socket.recv_fds(connected, MOST_BYTES, 1)
     if not handles:
         raise ValueError("no port came with it")
-    listening = socket.socket(fileno=handles[0])
+    try:
+        listening = socket.socket(fileno=handles[0])
+    except OSError:
+        os.close(handles[0])  # it is no socket
+        raise
     try:
         os.set_inheritable(handles[0], False)
         listening.setblocking(False)
