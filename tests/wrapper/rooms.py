@@ -103,6 +103,8 @@ class Daemon:
         self.ended: list[int] = []
         self.sent: list[SendMessage] = []
         self.contacts: list[str] = []
+        self.endpoints: dict[str, str] = {}
+        """Of those that are elsewhere."""
         self.refused: str = ""
         self.reply = "42"
         self.takes_answers = True
@@ -221,7 +223,13 @@ class Daemon:
     def _list(self, _request: ListContacts, _: Context) -> tuple[Contact, ...]:
         self._note()
         return tuple(
-            Contact(name=each, provider=Provider.OTHER, activity=Activity.IDLE, status="IDLE")
+            Contact(
+                name=each,
+                provider=Provider.OTHER,
+                activity=Activity.IDLE,
+                status="IDLE",
+                endpoint=self.endpoints.get(each, ""),
+            )
             for each in self.contacts
         )
 

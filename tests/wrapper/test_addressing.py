@@ -13,7 +13,8 @@ from tests.wrapper.rooms import Glass, dummy, read, room, tui
 async def test_an_address_is_sent_and_the_program_does_not_execute_it(home: Path) -> None:
     async with room(home) as place, place.wrapped(dummy(), name="ann") as glass:
         daemon = place.daemon
-        daemon.contacts = ["codex", "my-agent"]
+        daemon.contacts = ["codex", "my-agent", "far"]
+        daemon.endpoints = {"far": "https://agents.example.com"}
         await daemon.until_ready()
         await glass.type("@Codex review this")
         await glass.until(b"> @Codex review this")
@@ -22,6 +23,8 @@ async def test_an_address_is_sent_and_the_program_does_not_execute_it(home: Path
         (sent,) = daemon.sent
         assert (sent.to, sent.content, sent.secret) == ("codex", "review this", "")
         assert sent.metadata == {"via": "ann"}
+        await glass.type("@far look at this\r")
+        await glass.until("[→ far (ext)]".encode())
         await glass.type('@my-agent --response "how much?"\r')
         await glass.until("\x1b[36m[← my-agent]\x1b[0m\r\n42\r\n> ".encode())
         await glass.type("@nobody hello\r")
@@ -37,9 +40,9 @@ async def test_an_address_is_sent_and_the_program_does_not_execute_it(home: Path
         assert b"You said: @" not in glass.shown
         log = (await read(place.paths.agent_logs / "input_router.log")).splitlines()
         assert [line.split(" ")[1:4] for line in log] == [
-            ["ann", "->", to] for to in ("codex", "my-agent", "nobody", "codex", "codex")
+            ["ann", "->", to] for to in ("codex", "far", "my-agent", "nobody", "codex", "codex")
         ]
-        assert "m-1, answered" in log[1]
+        assert "m-1, answered" in log[2]
 
 
 async def screen_of(glass: Glass, columns: int, rows: int) -> tuple[str, ...]:

@@ -81,6 +81,11 @@ class Contact(msgspec.Struct, frozen=True, kw_only=True):
     submit_sequence: str = "\n"
     """What is typed behind a message to a wrapped agent."""
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it was added by its address, and need not be on this machine."""
+        return bool(self.endpoint) and self.port is None
+
 
 class ListContacts(TypedRequest[tuple[Contact, ...]]):
     """Everybody a message can be sent to."""

@@ -57,6 +57,7 @@ class Addressing:
         self._addresses = addresses
         self._notice = notice
         self._names: frozenset[str] = frozenset()
+        self._elsewhere: frozenset[str] = frozenset()
         self._keyboard = Keyboard(self._knows)
         self._settling: asyncio.TimerHandle | None = None
         self._wanted = Pulse()
@@ -97,6 +98,7 @@ class Addressing:
             with contextlib.suppress(BullpenError):
                 contacts = await self._link.request(ListContacts(), seconds=SEND_SECONDS)
                 self._names = frozenset(each.name.lower() for each in contacts)
+                self._elsewhere = frozenset(each.name for each in contacts if each.is_elsewhere)
             await self._wanted.wait(CONTACTS_SECONDS if self._link.is_open else 1.0)
 
     async def aclose(self) -> None:
@@ -163,7 +165,8 @@ class Addressing:
         except BullpenError as error:
             await self._notice(_refusal(to, error))
             return f"not sent, {error}"
-        await self._notice(sent_notice(to, is_local=address.host is None))
+        is_local = address.host is None and to not in self._elsewhere
+        await self._notice(sent_notice(to, is_local=is_local))
         if not address.wants_response:
             return f"sent as {reply.message.id}"
         return await self._answer(to, reply.message.id)
