@@ -30,6 +30,7 @@ __all__ = [
     "Sight",
     "Stage",
     "Typed",
+    "addressed",
     "is_leftover",
     "manners_of",
     "prepare",
@@ -91,13 +92,11 @@ def prepare(message: str, sender: str, *, is_bracketed: bool) -> Prepared:
     `#`), ends without a backslash, which would turn Enter into a newline, and has no control
     characters, with which it could press keys or end its own paste.
     """
-    name = " ".join(_clean(sender).replace("[", "(").replace("]", ")").split())[:_MAX_SENDER]
-    body = _clean(message).rstrip().lstrip("\n")
+    body = _body(message.replace("\t", "    "))  # a tab would complete something
     is_flattened = "\n" in body and not is_bracketed
     if is_flattened:
         body = " ".join(body.split("\n"))
-    separator = "\n" if "\n" in body else " "
-    text = f"{_HEADER} {name or 'unknown'}]{separator}{body}".rstrip()
+    text = _headed(body, sender)
     if text.endswith("\\"):
         text += " "
     data = text.encode()
@@ -106,9 +105,28 @@ def prepare(message: str, sender: str, *, is_bracketed: bool) -> Prepared:
     return Prepared(text, data, is_flattened)
 
 
+def addressed(message: str, sender: str) -> str:
+    """Return a message as a program gets it that is not typed to.
+
+    It begins with who sent it, and has no control characters, which a screen that shows it would
+    take for its own; its tabs are kept.
+    """
+    return _headed(_body(message), sender)
+
+
+def _headed(body: str, sender: str) -> str:
+    name = " ".join(_clean(sender).replace("[", "(").replace("]", ")").split())[:_MAX_SENDER]
+    separator = "\n" if "\n" in body else " "
+    return f"{_HEADER} {name or 'unknown'}]{separator}{body}".rstrip()
+
+
+def _body(message: str) -> str:
+    return _clean(message).rstrip().lstrip("\n")
+
+
 def _clean(text: str) -> str:
     text = _SEQUENCES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", text.replace("\t", "    "))  # a tab would complete something
+    return _CONTROLS.sub("", text)
 
 
 class Sight(StrEnum):

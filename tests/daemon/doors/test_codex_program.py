@@ -95,7 +95,7 @@ async def test_messages_arrive_whole_are_answered_exactly_and_touch_nothing_else
         await codex.shows("my own draft")
         assert await here.hand_over(LONG, "m1") == TAKEN
         assert ear.states == ALL_STEPS
-        typed = "[from bob]\n" + LONG.replace("\t", "    ").rstrip()
+        typed = "[from bob]\n" + LONG.rstrip()
         assert ear.prompts == [typed]
         assert await here.ended() == (TurnEnd.DONE, ANSWER)
         asked = [each.prompt for each in models.requests if each.is_prompt]

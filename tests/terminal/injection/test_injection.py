@@ -20,6 +20,7 @@ from bullpen.terminal.injection import (
     Sight,
     Stage,
     Typed,
+    addressed,
     is_leftover,
     manners_of,
     prepare,
@@ -156,6 +157,19 @@ def test_newlines_that_would_be_typed_are_joined_and_that_is_said() -> None:
 )
 def test_control_characters_are_not_typed(message: str, text: str) -> None:
     assert plain(message).text == f"[from bob] {text}"
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("all:\n\tmake it\\", "[from bob]\nall:\n\tmake it\\"),
+        ("! 日本語", "[from bob] ! 日本語"),
+        ("a\x1b[201~\rls\x03\r", "[from bob]\na\nls"),
+    ],
+    ids=["tabs", "as it is", "no keys"],
+)
+def test_what_is_not_typed_keeps_its_tabs_and_has_no_keys_either(message: str, text: str) -> None:
+    assert addressed(message, "bob") == text
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from bullpen.mail.doors import Handed, Handover, Note
 from bullpen.model.deliveries import Delivery, ReceiptState
 from bullpen.model.events import activity_of
 from bullpen.model.states import Activity
-from bullpen.terminal.injection import prepare
+from bullpen.terminal.injection import addressed
 
 __all__ = ["CodexDoor"]
 
@@ -75,7 +75,7 @@ class CodexDoor(ServedDoor[CodexLink]):
         known.handing = handing
         handing.before = known.link.turn_id
         try:
-            typed = prepare(message.content, message.from_agent, is_bracketed=True).text
+            typed = addressed(message.content, message.from_agent)
             handing.turn_id = await known.link.begin_turn(typed, handing.client_id)
             return await handing.confirm(note, lambda: known.is_lost, self._confirm_seconds)
         except NotConnected:

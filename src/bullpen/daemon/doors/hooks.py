@@ -21,7 +21,7 @@ from bullpen.api.talk import AwaitWake, WakeReply
 from bullpen.mail.doors import Door, Handed, Handover, Note, Rung
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.states import Activity, Provider
-from bullpen.terminal.injection import prepare
+from bullpen.terminal.injection import addressed
 
 __all__ = ["DrainDoor", "WakeDoor"]
 
@@ -255,5 +255,5 @@ class DrainDoor(Door):
 
 def _letter(delivery: Delivery) -> _Letter:
     message = delivery.message
-    text = prepare(message.content, message.from_agent, is_bracketed=True).text
+    text = addressed(message.content, message.from_agent)
     return _Letter(text, f"{message.id}:{delivery.attempt}")

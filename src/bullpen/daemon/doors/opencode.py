@@ -20,7 +20,7 @@ from bullpen.daemon.doors.served import Known, ServedDoor
 from bullpen.mail.doors import Handed, Handover, Note
 from bullpen.model.deliveries import Delivery, ReceiptState
 from bullpen.model.states import Activity
-from bullpen.terminal.injection import prepare
+from bullpen.terminal.injection import addressed
 
 __all__ = ["OpencodeDoor"]
 
@@ -69,7 +69,7 @@ class OpencodeDoor(ServedDoor[OpencodeLink]):
         link, message = known.link, delivery.message
         mark = link.next_mark(int(self._now().timestamp() * 1000))
         handing = known.handing = _OpencodeHanding(BY, mark, mark)
-        typed = prepare(message.content, message.from_agent, is_bracketed=True).text
+        typed = addressed(message.content, message.from_agent)
         try:
             shown = await link.choose()
         except HttpError as error:
