@@ -102,6 +102,8 @@ class Room:
             on_sent=self._sent,
         )
         self.controlled: list[Delivery] = []
+        self.causes: dict[str, Message] = {}
+        """What an agent is working on, if not what the courier says."""
         self.courier = Courier(
             self.mailboxes,
             people,
@@ -129,7 +131,7 @@ class Room:
             self.courier.wake(each.recipient)
 
     def _working_on(self, agent: str) -> Message | None:
-        return self.courier.working_on(agent)
+        return self.causes.get(agent) or self.courier.working_on(agent)
 
     async def _control(self, delivery: Delivery) -> bool:
         self.controlled.append(delivery)

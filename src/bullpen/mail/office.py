@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bullpen.mail.chains import Chains
 from bullpen.mail.directory import Directory
 from bullpen.mail.errors import (
     ImpossibleReceipt,
@@ -86,6 +87,7 @@ class PostOffice:
         self._new_id = new_id
         self._on_sent = on_sent
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._chains = Chains()
         self._awaited: dict[str, list[Callable[[], bool]]] = {}
 
     # ------------------------------------------------------------------------------------- sending
@@ -101,11 +103,15 @@ class PostOffice:
         message = await self._read(draft, sender)
         try:
             answered = answered or await self._find(message.reply_to)
-            message = continue_chain(message, answered or self._cause_of(sender))
+            cause = answered or self._cause_of(sender)
+            message = continue_chain(message, cause)
             names = await self._admit(message, answered)
+            self._check_breadth(message, names, cause, answered)
         except MailError as refused:
             await self._note_refusal(message, refused)
             raise
+        if cause is not None and sender != USER:
+            self._chains.follow(message.id, cause.id)
         return await self.append(message, names)
 
     async def append(
@@ -121,6 +127,8 @@ class PostOffice:
         appended = await self._mailboxes.append(
             message, now=self._now(), recipients=names, settling=settling
         )
+        if message.from_agent != USER:
+            self._chains.follow(message.id, message.reply_to)
         if self._is_awaited(message) or is_guest(message.to_agent):
             await self.see(message)
         keys = {message.id, *(each.recipient for each in appended.deliveries)}
@@ -186,8 +194,8 @@ class PostOffice:
             return await self._mailboxes.find(message_id)
         return None
 
-    async def _admit(self, message: Message, answered: Message | None) -> Sequence[str] | None:
-        """Return who gets it; None if its address says so."""
+    async def _admit(self, message: Message, answered: Message | None) -> Sequence[str]:
+        """Return who gets it."""
         policy = self._policy()
         names = await self._recipients(message)
         refusals = {name: policy.check(message, name, answered=answered) for name in names}
@@ -221,6 +229,20 @@ class PostOffice:
             others = [each.name for each in self._directory.everybody()][:NAMES_SHOWN]
             raise RecipientUnknown(message.to_agent, others)
         return [found.name]
+
+    def _check_breadth(
+        self,
+        message: Message,
+        names: Sequence[str],
+        cause: Message | None,
+        answered: Message | None,
+    ) -> None:
+        """Refuse one message too many of those that came of one; an answer never is."""
+        for name in names:
+            if answered is not None and answered.from_agent == name:
+                continue
+            if refusal := self._chains.check(message, name, cause):
+                raise refusal.error()
 
     def _check_rate(self, sender: str, policy: Policy) -> Refusal | None:
         limit = policy.user_rate if sender == USER else policy.rate
