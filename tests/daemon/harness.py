@@ -40,8 +40,8 @@ class RefusedError(Exception):
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["message"])
         self.code = error["code"]
-        self.reason = (error.get("data") or {}).get("reason", "")
-        self.data = error.get("data")
+        self.data: dict[str, Any] = error.get("data") or {}
+        self.reason = self.data.get("reason", "")
 
 
 class Peer:

@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from bullpen.api import wrapping
+from bullpen.api.errors import ApiError
 from bullpen.api.runtime import Paths
 from bullpen.connection import Connection, Context, SocketTransport
 from bullpen.model.deliveries import Evidence, ReceiptState
+from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity, Provider
 
 __all__ = ["ScriptedWrapper", "wrapped"]
@@ -28,6 +30,8 @@ class ScriptedWrapper:
         self.reads = asyncio.Event()
         self.stopped = asyncio.Event()
         self.replies: list[wrapping.InjectReply] = []
+        self.is_broken = False
+        """Whether it fails to say what its terminal shows."""
         self.connection: Connection
         self.name = ""
         self.secret = ""
@@ -108,9 +112,15 @@ class ScriptedWrapper:
         return True
 
     def _read(self, *_: object) -> wrapping.TerminalText:
+<<<<<<< Updated upstream
         self.reads.set()
         end = len(self.screen.encode())
         return wrapping.TerminalText(text=self.screen[-10_000:], end=end, screen=self.screen)
+=======
+        if self.is_broken:
+            raise ApiError(Reason.AGENT_UNREACHABLE, "its terminal is broken")
+        return wrapping.TerminalText(text=self.screen, end=len(self.screen), screen=self.screen)
+>>>>>>> Stashed changes
 
     def _stop(self, *_: object) -> bool:
         self.stopped.set()

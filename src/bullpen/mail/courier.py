@@ -21,7 +21,7 @@ from bullpen.mail.errors import ImpossibleReceipt, LeaseLost, MailError
 from bullpen.mail.in_hand import InHand, Patience
 from bullpen.mail.ladder import Ladder
 from bullpen.mail.mailboxes import MAILBOX, Mailboxes
-from bullpen.mail.outcomes import Answer, NotKept, Outcomes, why_gone
+from bullpen.mail.outcomes import UNKEPT_SECONDS, Answer, NotKept, Outcomes, why_gone
 from bullpen.mail.policy import USER, is_guest
 from bullpen.mail.receipts import IN_FLIGHT
 from bullpen.mail.signals import Signals
@@ -228,17 +228,20 @@ class Courier:
                 await self._look_after(agent, in_hand)
                 if agent in self._outcomes.in_hand:
                     await self._make_room(agent, in_hand)
-                    return self._patience.look_again
+                    return UNKEPT_SECONDS if in_hand.is_unkept else self._patience.look_again
             await self._end_left(agent)
             waiting = await self._mailboxes.waiting(agent, limit=1)
             if not waiting:
                 self._holding.pop(agent, None)
                 return None
             if not await self._try(agent, waiting[0]):
-                return self._next_look(waiting[0])
+                return self._next_look(agent, waiting[0])
 
-    def _next_look(self, first: Delivery) -> float:
+    def _next_look(self, agent: str, first: Delivery) -> float:
         """Return after how many seconds to look again: in time for what is tried again."""
+        in_hand = self._outcomes.in_hand.get(agent)
+        if in_hand is not None and in_hand.is_unkept:
+            return UNKEPT_SECONDS
         pause = (first.available_at - self._now()).total_seconds()
         longest = self._patience.look_again
         return max(min(pause, longest), SOON_SECONDS) if pause > 0 else longest

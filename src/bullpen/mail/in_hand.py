@@ -66,6 +66,11 @@ class InHand(msgspec.Struct):
         return self.delivery.message
 
     @property
+    def is_unkept(self) -> bool:
+        """Whether something about it could not be written down so far."""
+        return any(each is not None for each in (self.unkept, self.end, self.not_in))
+
+    @property
     def wants_answer(self) -> bool:
         """Whether its sender waits for one."""
         return self.message.type is MessageType.TASK_REQUEST

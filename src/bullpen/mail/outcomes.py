@@ -24,11 +24,12 @@ from bullpen.model.deliveries import Delivery, Evidence, ReceiptState, TaskQuery
 from bullpen.model.messages import Message, MessageType
 from bullpen.model.turns import Turn, TurnEnd
 
-__all__ = ["Answer", "NotKept", "Outcomes", "why_gone"]
+__all__ = ["UNKEPT_SECONDS", "Answer", "NotKept", "Outcomes", "why_gone"]
 
 logger = logging.getLogger("bullpen.mail")
 
 _S = ReceiptState
+UNKEPT_SECONDS = 1.0  # until what could not be written down is tried again
 MOST_UNHEARD = 1000  # turns that are told before we have begun
 
 Now = Callable[[], datetime]
@@ -140,7 +141,8 @@ class Outcomes:
             in_hand.early = turn
             return
         if in_hand.delivery.state is not _S.SEEN:
-            if turn.end is TurnEnd.INTERRUPTED or in_hand.delivery.state is _S.QUEUED:
+            is_waiting = in_hand.delivery.state is _S.QUEUED and in_hand.unkept is None
+            if turn.end is TurnEnd.INTERRUPTED or is_waiting:
                 return  # the end of what went before
             if turn.end is TurnEnd.DONE:  # one that failed may never have begun
                 await self.record(in_hand, _S.SEEN, Evidence(turn.by, "a turn ended after it"))
@@ -181,6 +183,7 @@ class Outcomes:
                 await self._reply(agent, in_hand, turn)
         except BullpenError as error:
             logger.error("the answer to %s is not kept yet: %s", in_hand.message.id, error)
+            asyncio.get_running_loop().call_later(UNKEPT_SECONDS, self._wake, agent)
             return
         finally:
             in_hand.is_ending = False
