@@ -112,15 +112,11 @@ class ScriptedWrapper:
         return True
 
     def _read(self, *_: object) -> wrapping.TerminalText:
-<<<<<<< Updated upstream
+        if self.is_broken:
+            raise ApiError(Reason.AGENT_UNREACHABLE, "its terminal is broken")
         self.reads.set()
         end = len(self.screen.encode())
         return wrapping.TerminalText(text=self.screen[-10_000:], end=end, screen=self.screen)
-=======
-        if self.is_broken:
-            raise ApiError(Reason.AGENT_UNREACHABLE, "its terminal is broken")
-        return wrapping.TerminalText(text=self.screen, end=len(self.screen), screen=self.screen)
->>>>>>> Stashed changes
 
     def _stop(self, *_: object) -> bool:
         self.stopped.set()
