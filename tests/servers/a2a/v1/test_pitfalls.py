@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from bullpen.model.messages import MessageType
-from bullpen.servers.a2a.room import Caller, Scope
+from bullpen.servers.a2a.room import ANONYMOUS, Caller, Scope
 from bullpen.servers.a2a.v1.mapping import PRIORITY
+from tests.daemon.wrapping import wrapped
 from tests.servers.a2a.v1.guests import Guest, House, house, text_message
 
 V1 = {"a2a-version": "1.0"}
@@ -152,6 +153,14 @@ async def test_a_context_is_the_clients_or_ours_and_holds_its_tasks_together() -
             "a2a/rest/message:send", json={"message": text_message()}, headers=V1
         )
         assert response.status_code == 403
+
+
+async def test_what_was_asked_of_another_agent_is_not_found_at_this_one() -> None:
+    async with house() as (there, guest), wrapped("gemini"):
+        other = await there.room.send(ANONYMOUS, "gemini", "hello")
+        assert await guest.refusal("GetTask", {"id": other.id}) == -32001
+        assert await guest.refusal("CancelTask", {"id": other.id}) == -32001
+        assert (await guest.ask("ListTasks"))["totalSize"] == 0
 
 
 async def test_pages_hold_each_task_once_newest_first() -> None:

@@ -150,7 +150,8 @@ def _text_of(part: pb.Part, index: int, is_lenient: bool) -> str:
         case "url":
             return name + part.url
         case "data":
-            return name + json.dumps(_plain(MessageToDict(part.data)), ensure_ascii=False)
+            value = _plain(MessageToDict(part.data))  # whose keys come in no order
+            return name + json.dumps(value, ensure_ascii=False, sort_keys=True)
         case "raw":
             return _decoded(part, name, is_lenient)
     raise InvalidParamsError(
