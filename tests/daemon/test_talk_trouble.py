@@ -609,6 +609,39 @@ async def test_rules_that_cannot_be_read_leave_those_that_hold(
         await until(free, SECONDS)
 
 
+# ------------------------------------------------------------------------------------- forgetting
+
+
+@pytest.mark.requirement("mail:retention")
+async def test_what_has_ended_is_forgotten_in_time(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bullpen.daemon.main.HOUSEKEEPING_SECONDS", 0.1)
+    clock = Clock()
+    kept = settings(mail={"retention_days": 2.0})
+    async with running_daemon(kept, clock=clock) as (peer, _), wrapped("codex") as agent:
+        done = await send(peer, "codex", "one")
+        await agent.answer(await agent.next(), "yes")
+        await reaches(peer, done, S.ANSWERED)
+        await peer.ask("mail.inbox", take=True)
+        waits = await send(peer, "codex", "two")
+        await agent.next()
+        clock.advance(24 * 3600)
+        await asyncio.sleep(0.3)  # the house was kept
+        assert (await peer.ask("mail.trace", message_id=done))["thread"]
+        clock.advance(25 * 3600)
+
+        async def is_forgotten() -> bool:
+            try:
+                await peer.ask("mail.trace", message_id=done)
+            except RefusedError as refused:
+                return bool(refused.reason == "message_not_found")
+            return False
+
+        await until(is_forgotten, SECONDS)
+        assert [each["id"] for each in await peer.ask("task.list")] == [waits]
+
+
 # ------------------------------------------------------------------------------- time that runs out
 
 

@@ -157,7 +157,7 @@ class MailSettings(msgspec.Struct, frozen=True, kw_only=True):
         float, _meta("how long a connection may be without traffic and without need of any", gt=0)
     ] = 120.0
     retention_days: Annotated[
-        float, _meta("how long a message is kept after it was sent, if it has ended", gt=0)
+        float, _meta("how many days a message that has ended is kept", gt=0, le=3650)
     ] = 30.0
 
 
