@@ -98,8 +98,8 @@ class HeldPort:
         return daemon
 
     async def _step_aside(self, daemon: socket.socket) -> None:
-        """Answer nobody as long as the daemon does."""
-        self._hang_up()
+        """Answer nobody who calls from now on, as long as the daemon does."""
+        self._stop_listening()
         loop = asyncio.get_running_loop()
         try:
             await loop.sock_recv(daemon, 1)
@@ -118,16 +118,16 @@ class HeldPort:
             lambda: _Caller(self._callers), sock=self._listening.dup(), backlog=BACKLOG
         )
 
-    def _hang_up(self) -> None:
+    def _stop_listening(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
-        for caller in tuple(self._callers):
-            caller.abort()
 
     def close(self) -> None:
         """Let go of it."""
-        self._hang_up()
+        self._stop_listening()
+        for caller in tuple(self._callers):
+            caller.abort()
         self._listening.close()
 
 
