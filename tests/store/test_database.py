@@ -372,3 +372,19 @@ async def test_the_writer_keeps_a_write_ahead_log_and_foreign_keys(file: Path) -
 
     async with contextlib.aclosing(await Database.open(file, lock_timeout_seconds=3)) as database:
         assert await database.write(pragmas) == ["wal", 1, 1, 3000]
+
+
+async def test_who_comes_behind_one_that_waited_in_vain_for_the_lock_waits_little(
+    file: Path,
+) -> None:
+    async with contextlib.aclosing(
+        await Database.open(file, prepare=make_table, lock_timeout_seconds=2.0)
+    ) as database:
+        other = await asyncio.to_thread(sqlite3.connect, file, check_same_thread=False)
+        await asyncio.to_thread(other.execute, "BEGIN IMMEDIATE")
+        async with asyncio.timeout(20):  # thirty seconds, if each of them waited
+            for _ in range(15):
+                with pytest.raises(StoreLocked):
+                    await database.write(lambda it: it.execute("SELECT 1"))
+        await asyncio.to_thread(other.close)
+        await database.write(lambda it: it.execute("SELECT 1"))

@@ -28,6 +28,7 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 MEMORY = ":memory:"
+LOCKED_SECONDS = 0.25  # for a lock that has been waited for in vain just before
 
 _ERRORS: dict[int, type[StoreLocked | StoreFull | StoreUnavailable | StoreCorrupt]] = {
     sqlite3.SQLITE_BUSY: StoreLocked,
@@ -47,10 +48,18 @@ _ERRORS: dict[int, type[StoreLocked | StoreFull | StoreUnavailable | StoreCorrup
 class Database:
     """A database file, or one in memory if there is no path."""
 
-    def __init__(self, writer: ConnectionThreads, readers: ConnectionThreads | None, path: str):
+    def __init__(
+        self,
+        writer: ConnectionThreads,
+        readers: ConnectionThreads | None,
+        path: str,
+        lock_timeout_seconds: float = 5.0,
+    ):
         self._writer = writer
         self._readers = readers
         self._path = path
+        self._lock_timeout_seconds = lock_timeout_seconds
+        self._is_locked = False  # the writer's own: somebody else was found to hold the file
 
     @classmethod
     async def open(
@@ -97,7 +106,7 @@ class Database:
         except BaseException:
             await writer.aclose(lock_timeout_seconds)
             raise
-        return cls(writer, pool, name)
+        return cls(writer, pool, name, lock_timeout_seconds)
 
     async def write(self, work: Work[T]) -> T:
         """Run work in a transaction of its own and commit it; whatever it raises rolls it back.
@@ -128,7 +137,20 @@ class Database:
     # --------------------------------------------------------------------------- in the threads
 
     def _write(self, connection: sqlite3.Connection, work: Work[T]) -> T:
-        return self._transact(connection, "BEGIN IMMEDIATE", work)
+        """Write; once somebody has waited in vain for the lock, those behind him wait little."""
+        try:
+            result = self._transact(connection, "BEGIN IMMEDIATE", work)
+        except StoreLocked:
+            self._wait_for_lock(connection, min(LOCKED_SECONDS, self._lock_timeout_seconds))
+            self._is_locked = True
+            raise
+        if self._is_locked:
+            self._is_locked = False
+            self._wait_for_lock(connection, self._lock_timeout_seconds)
+        return result
+
+    def _wait_for_lock(self, connection: sqlite3.Connection, seconds: float) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
     def _read(self, connection: sqlite3.Connection, work: Work[T]) -> T:
         return self._transact(connection, "BEGIN", work)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from bullpen.store.database import Database
-from bullpen.store.errors import StoreBusy, StoreClosed, StoreError
+from bullpen.store.errors import StoreBusy, StoreClosed, StoreError, StoreLocked
 
 __all__ = ["GroupedWrites"]
 
@@ -104,6 +104,8 @@ class GroupedWrites:
         works = [each.work for each in group]
         try:
             results = await self._database.write(lambda it: [work(it) for work in works])
+        except StoreLocked as error:  # it is not for any of them to change that
+            results = [_Failed(error)] * len(group)
         except Exception as error:  # noqa: BLE001 - the callers' to handle, not this task's
             results = [_Failed(error)] if len(group) == 1 else await self._write_apart(works)
         for each, result in zip(group, results, strict=True):
