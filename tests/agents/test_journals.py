@@ -405,6 +405,22 @@ async def test_a_turn_that_began_before_we_heard_is_told_as_well(heard: Any, hom
     assert told([turn for _, turn in found]) == [(None, DONE, ANSWER)]
 
 
+async def test_a_turn_that_is_followed_at_once_by_the_next_is_told(heard: Any, home: Path) -> None:
+    ears, found = heard
+    recorded = (RECORDINGS / "copilot-hooks/events-told.jsonl").read_bytes()
+    lines = recorded.splitlines(keepends=True)
+    [*_, last] = [number for number, line in enumerate(lines) if _asks(line)]
+    path = home / "journal.jsonl"
+    path.write_bytes(b"".join(lines[: last + 1]))
+    hook = {"sessionId": "s1", "transcriptPath": str(path)}
+    begun = {"hook_event_name": "userPromptSubmitted", "prompt": MESSAGE}
+    await ears.hear("c1", Provider.COPILOT, hook | begun)
+    append(path, b"".join(lines[last + 1 :]) + lines[last])
+    await ears.hear("c1", Provider.COPILOT, hook | {"hook_event_name": "agentStop"})
+    await eventually(lambda: len(found) == 2)
+    assert told([turn for _, turn in found]) == [(MESSAGE, None, ""), (None, DONE, ANSWER)]
+
+
 async def test_the_turn_before_the_one_that_began_before_we_heard_is_not_told(
     heard: Any, home: Path
 ) -> None:

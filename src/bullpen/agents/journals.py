@@ -79,11 +79,15 @@ class Journal:
         self._tail = FileTail(path, last_lines=last_lines, line_limit=LINE_LIMIT)
         self._reader = JOURNALS[provider]()
         self._is_reading = asyncio.Lock()
+        self.has_been_read = False
+        """Whether all that is read from now on is new."""
 
     async def read(self) -> list[Turn]:
         """Return what was told since the last look. The first finds the place to begin at."""
         async with self._is_reading:
-            return await asyncio.to_thread(self._read)
+            turns = await asyncio.to_thread(self._read)
+            self.has_been_read = True
+            return turns
 
     @property
     def said(self) -> Turn | None:
@@ -148,12 +152,14 @@ class Ears:
         await asyncio.gather(*self._looks, return_exceptions=True)
 
     async def _look(self, agent: str, provider: Provider, journal: Journal) -> None:
-        """Look for the end of a turn that is said to be over: the last one that has begun."""
-        turns: list[Turn] = []
+        """Look for the end of a turn that is said to be over."""
         for look in range(LOOKS):
             if look:
                 await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
-            turns = _last_of(turns + await journal.read())
+            is_first = not journal.has_been_read
+            turns = await journal.read()
+            if is_first:
+                turns = _last_of(turns)
             ended = [turn for turn in turns if turn.end is not None]
             if not ended and provider is Provider.GEMINI and journal.said is not None:
                 ended = [journal.said]
@@ -174,7 +180,7 @@ class Ears:
 
 
 def _last_of(turns: list[Turn]) -> list[Turn]:
-    """Leave out what was told before the last prompt: it is of turns that are long over."""
+    """Leave out what an old journal tells before the last prompt: it is of turns long over."""
     begins = [index for index, turn in enumerate(turns) if turn.prompt is not None]
     return turns[begins[-1] :] if begins else turns
 
