@@ -360,6 +360,27 @@ async def test_mail_outlives_the_daemon(home: Path) -> None:
         await reaches(peer, waiting, S.ANSWERED)
 
 
+@pytest.mark.requirement("talk:completion")
+@pytest.mark.parametrize("awaits", [True, False], ids=["awaited", "not-awaited"])
+async def test_an_answer_that_is_awaited_comes_in_no_other_way_however_fast_it_is(
+    home: Path, awaits: bool
+) -> None:
+    async with running_daemon() as (peer, _), wrapped("alice") as alice, wrapped("bob") as bob:
+        said = talk.SendMessage(to="bob", content="hi", awaits=awaits, secret=alice.secret)
+        sent = await alice.connection.request(said, timeout=20)
+        await bob.answer(await bob.next(), "here")
+        await reaches(peer, sent.message.id, S.ANSWERED)
+        wait = talk.WaitMessage(message_id=sent.message.id, take=True, secret=alice.secret)
+        if not awaits:
+            assert (await alice.next()).text == "here"
+            return
+        waited = await alice.connection.request(wait, timeout=20)
+        assert waited.reply is not None
+        assert waited.reply.content == "here"
+        assert alice.typed.empty()
+        assert await state(peer, waited.reply.id) == S.SEEN
+
+
 @pytest.mark.requirement("O-26", "O-27")
 async def test_a_ping_is_answered_and_a_shutdown_ends_the_agent(home: Path) -> None:
     async with running_daemon() as (peer, _), wrapped("codex") as agent, wrapped("bob") as bob:

@@ -135,6 +135,8 @@ class SendMessage(TypedRequest[SendReply]):
     reply_to: str | None = None
     idempotency_key: str | None = None
     id: str | None = None
+    awaits: bool = False
+    """Who sends will ask for the answer by `mail.wait` at once: it does not come another way."""
     secret: str = ""
 
 

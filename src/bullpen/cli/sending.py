@@ -86,7 +86,8 @@ async def deliver(
         DaemonUnavailable: there is no daemon, or it goes away again and again.
     """
     key = message.idempotency_key or os.urandom(8).hex()
-    keyed = msgspec.structs.replace(message, idempotency_key=key)
+    awaits = until == "answered"
+    keyed = msgspec.structs.replace(message, idempotency_key=key, awaits=awaits)
     began = time.monotonic()
     accepted = ""
 
@@ -108,7 +109,7 @@ async def deliver(
                 message_id=name,
                 until=until,
                 timeout_seconds=remaining(),
-                take=until == "answered",
+                take=awaits,
                 secret=message.secret,
             )
             waited = await _wait(client, request, look_on)

@@ -1,8 +1,9 @@
 """What the daemon answers about messages, tasks and agents."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ logger = logging.getLogger("bullpen.mail")
 
 _S = ReceiptState
 LONGEST_WAIT_SECONDS = 24 * 3600.0
+ASKED_SECONDS = 5.0  # for who said that he will wait to begin with it
 MOST_LISTED = 500
 REACHED = {
     "seen": frozenset({_S.SEEN, _S.ANSWERED}),
@@ -146,6 +148,13 @@ class TalkService:
             id=request.id,
         )
         appended = await self._office.send(draft, sender)
+        if request.awaits:  # an answer may be faster than the question for it
+            stack = ExitStack()
+            connection = context.connection
+            stack.enter_context(
+                self._office.awaiting(appended.message.id, lambda: not connection.is_closed)
+            )
+            asyncio.get_running_loop().call_later(ASKED_SECONDS, stack.close)
         return talk.SendReply(appended.message, appended.deliveries, appended.is_new)
 
     async def _reply(self, request: talk.ReplyMessage, context: Context) -> talk.SendReply:

@@ -119,15 +119,17 @@ class Tools:
             metadata=given.all_metadata,
             reply_to=given.reply_to,
             idempotency_key=given.idempotency_key,
+            awaits=given.wait and not given.is_for_many,
             secret=self._caller.secret,
         )
         sent = await self._ask(request, given.to, seconds=self._send_seconds)
-        if given.wait and not given.is_for_many:
+        if request.awaits:
             return await self._wait(sent, given.to, given.timeout_seconds)
         return _sent(sent)
 
     async def _ask_user(self, given: taken.AskUser) -> Answer:
-        request = talk.SendMessage(to=USER, content=given.question, secret=self._caller.secret)
+        secret = self._caller.secret
+        request = talk.SendMessage(to=USER, content=given.question, awaits=True, secret=secret)
         sent = await self._ask(request, USER, seconds=self._send_seconds)
         return await self._wait(sent, USER, given.timeout_seconds)
 
