@@ -1,6 +1,7 @@
 """What holds for every test: its own directories, no blocking call in a loop, no task left."""
 
 import asyncio
+import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,8 +11,12 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 # A busy machine is no reason to fail; a hang is ended by pytest-timeout.
-hypothesis.settings.register_profile("bullpen", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("bullpen")
+# `HYPOTHESIS_PROFILE=thorough` tries more, for whoever has the time.
+hypothesis.settings.register_profile("bullpen", deadline=None, print_blob=True, max_examples=50)
+hypothesis.settings.register_profile(
+    "thorough", parent=hypothesis.settings.get_profile("bullpen"), max_examples=1000
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "bullpen"))
 
 
 @pytest.fixture(autouse=True)
