@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
-.PHONY: help setup run test check lint types imports bench docs fmt lock clean
+.PHONY: help setup run test thorough check lint types imports bench docs fmt lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -21,6 +21,9 @@ run: setup ## show the board, with agents that only pretend (`bullpen` alone: yo
 
 test: check ## everything: check, then the tests (ARGS='-k name' to choose)
 	$(PYTEST) -n 2 --dist loadgroup $(ARGS) || $(OURS) scripts/again.py $$?
+
+thorough: ## the same, with more programs and more examples: half an hour and more
+	BULLPEN_THOROUGH=1 HYPOTHESIS_PROFILE=thorough $(MAKE) test
 
 check: lint types imports ## everything but the tests, in seconds
 

@@ -15,6 +15,7 @@ from bullpen.testing.programs import NodeMissing, launch
 from bullpen.testing.tmux import PrivateTmux
 from tests.daemon.harness import Peer, running_daemon, settings
 from tests.journeys.lives import HABITS, Life, living, project_in
+from tests.thorough import thoroughly
 
 pytestmark = [
     pytest.mark.program,
@@ -105,7 +106,9 @@ async def a_life(
 
 
 @pytest.mark.requirement("TG-7", "TG-11", "RES-12", "CX-6")
-@pytest.mark.parametrize("provider", HABITS)
+@pytest.mark.parametrize(
+    "provider", thoroughly([each for each in HABITS if each != "opencode"], ["opencode"])
+)
 async def test_a_life_without_hooks_is_told_state_by_state(
     provider: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from bullpen.agents.profile import InterruptBy, Profile
 from bullpen.model.states import Provider
 from bullpen.testing.models import ModelServer
 from bullpen.testing.programs import Launch, NodeMissing, ensure, launch
+from tests.thorough import thoroughly
 from tests.wrapper.rooms import room
 
 LONG = "\n".join(f"line {number} of it, with 日本語" for number in range(30))
@@ -33,7 +34,7 @@ async def recipe(name: str, home: Path, models: ModelServer) -> Launch:
 @pytest.mark.timeout(180)
 @pytest.mark.xdist_group("real-programs")
 @pytest.mark.requirement("S-01")
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini"])
+@pytest.mark.parametrize("name", thoroughly(["claude"], ["codex", "gemini"]))
 async def test_real_programs_answer_what_they_are_sent(
     name: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

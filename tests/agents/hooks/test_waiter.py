@@ -57,7 +57,7 @@ async def test_what_it_is_handed_is_on_its_stderr_to_the_byte(socket: Path, size
     text = ODD + "x" * size
     async with listening(socket) as hooked, waiting() as process:
         handed = await hooked.hand_over(hooked.wake, text)
-        said = f"[from bob]\n{text}".replace("\t", "    ").encode()
+        said = f"[from bob]\n{text}".encode()
         assert await outcome(process) == (2, b"", said)
     assert handed.outcome is Handed.TAKEN
     assert hooked.steps == [ReceiptState.INJECTED]

@@ -21,6 +21,7 @@ from bullpen.testing.models import ModelServer, Say
 from bullpen.testing.programs import Launch, NodeMissing, ensure, launch
 from bullpen.testing.tmux import PrivateTmux
 from tests.daemon.doors.panes import AGENT, InPane, opened
+from tests.thorough import thoroughly
 
 IN_PANE = 'env -i {variables} TMUX="$TMUX" TMUX_PANE="$TMUX_PANE" {command}; exec sh'
 SECONDS = 60.0
@@ -122,7 +123,7 @@ async def _recipe(name: str, home: Path, models: ModelServer) -> Launch:
 @pytest.mark.program
 @pytest.mark.timeout(240)
 @pytest.mark.requirement("door:tmux", "reply:screen", "reply:failure")
-@pytest.mark.parametrize("name", ["claude", "codex", "copilot", "gemini", "opencode"])
+@pytest.mark.parametrize("name", thoroughly(["claude", "codex"], ["copilot", "gemini", "opencode"]))
 async def test_real_programs_are_typed_to_when_they_take_it_and_only_then(
     name: str, home: Path
 ) -> None:

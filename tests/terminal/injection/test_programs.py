@@ -29,6 +29,7 @@ from bullpen.terminal.rules.layout import Layout
 from bullpen.terminal.rules.load import shipped_rules
 from bullpen.testing.models import ModelServer, Request
 from bullpen.testing.programs import Launch, NodeMissing, ensure, launch
+from tests.thorough import thoroughly
 
 WIDTH, HEIGHT = 120, 40
 LOOK_SECONDS = 0.05
@@ -120,7 +121,9 @@ async def on_terminal(name: str, home: Path, models: ModelServer) -> AsyncIterat
         await running
 
 
-programs = pytest.mark.parametrize("name", ["claude", "codex", "copilot", "gemini", "opencode"])
+programs = pytest.mark.parametrize(
+    "name", thoroughly(["codex"], ["claude", "copilot", "gemini", "opencode"])
+)
 
 
 @pytest.mark.program
