@@ -481,24 +481,24 @@ def put(path: Path, data: bytes = b"") -> Path:
 def test_the_transcript_of_claude_is_found_by_its_session_or_process(
     home: Path, environment: dict[str, str]
 ) -> None:
-    path = put(home / f".claude/projects/-work-my-proj/{SESSION}.jsonl")
+    path = put(home / f".claude/projects/-home-ada-my-proj/{SESSION}.jsonl")
     put(home / ".claude/projects/-other/603130b5-0f3c-4c4e-9b1a-ffffffffffff.jsonl")
 
     def find(**known: Any) -> Path | None:
         return find_journal(Provider.CLAUDE, environment=environment, **known)
 
-    assert find(session_id=SESSION, cwd="/work/my.proj") == path
+    assert find(session_id=SESSION, cwd="/home/ada/my.proj") == path
     assert find(session_id=f"claude:{SESSION}") == path
     assert find(session_id=SESSION, cwd="/moved") == path
     assert find(session_id="../../etc") is None
     assert find() is None
-    file = {"pid": 4711, "sessionId": SESSION, "cwd": "/work/my.proj"}
+    file = {"pid": 4711, "sessionId": SESSION, "cwd": "/home/ada/my.proj"}
     put(home / ".claude/sessions/4711.json", json.dumps(file).encode())
     assert find(pid=4711, session_id="603130b5-0f3c-4c4e-9b1a-ffffffffffff") == path
     # It is written with the first prompt: where it will be is known before.
     unwritten = "603130b5-0f3c-4c4e-9b1a-000000000000"
-    expected = home / f".claude/projects/-work-my-proj/{unwritten}.jsonl"
-    assert find(session_id=unwritten, cwd="/work/my.proj") == expected
+    expected = home / f".claude/projects/-home-ada-my-proj/{unwritten}.jsonl"
+    assert find(session_id=unwritten, cwd="/home/ada/my.proj") == expected
 
 
 def test_the_session_file_of_codex_is_found_by_its_thread_or_process(

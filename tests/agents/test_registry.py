@@ -65,9 +65,9 @@ def put(agents: AgentRegistry, agent_id: str, **fields: Any) -> Path:
 
 @pytest.mark.requirement("S-70", "S-71")
 def test_an_id_is_made_of_the_host_the_directory_and_the_type(agents: AgentRegistry) -> None:
-    expected = hashlib.sha256(b"here|/work/place|claude").hexdigest()
-    assert agents.get_agent_id("claude", "/work/place") == expected
-    assert agents.get_agent_id("claude", "/work/other/../place/") == expected
+    expected = hashlib.sha256(b"here|/home/ada/place|claude").hexdigest()
+    assert agents.get_agent_id("claude", "/home/ada/place") == expected
+    assert agents.get_agent_id("claude", "/home/ada/other/../place/") == expected
     there = Path.cwd() / "there"
     assert agents.get_agent_id("codex", "there") == agents.get_agent_id("codex", there)
     assert AgentRegistry().hostname == socket.gethostname()
