@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["thoroughly"]
+__all__ = ["IS_WANTED", "thoroughly"]
 
 IS_WANTED = bool(os.environ.get("BULLPEN_THOROUGH"))
 
