@@ -5,7 +5,6 @@ listening socket.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
@@ -85,8 +84,10 @@ class _Serving:
 
     async def _aclose(self) -> None:
         if self._loading is not None:
-            with contextlib.suppress(Exception):
+            try:
                 await (await self._loading).aclose()
+            except Exception:  # the boundary: what fails at the end keeps nobody from ending
+                logger.exception("the A2A server did not end well")
 
 
 async def _serve_all(serving: _Serving, paths: Paths, settings: A2aSettings) -> None:
