@@ -150,7 +150,7 @@ def _profile_command(name: str) -> click.Command | None:
 @click.option("--demo", is_flag=True, help="Show the board with agents that only pretend.")
 @click.pass_context
 def bullpen(context: click.Context, *, demo: bool) -> None:
-    """An open room for coding agents: see what each of them is doing, and how we know.
+    """An open room for coding agents: see what each is doing and how we know, and talk to any.
 
     Without a command it shows the board, or, where nobody could see one, the same as ls. With
     --demo the agents on it live in a tmux server of their own, which ends with the board.
