@@ -234,7 +234,7 @@ def outside_of(ear: Ear, pid: int) -> list[Observation]:
 async def test_a_real_agent_on_a_terminal_is_seen_until_it_ends(
     watch: Watch, tmp_path: Path
 ) -> None:
-    ear = await watch()
+    ear = await watch(tmux_only=False)
     async with on_terminal("claude", cwd=tmp_path) as pid:
         await look_until(ear, lambda: bool(outside_of(ear, pid)))
         [said] = outside_of(ear, pid)
@@ -255,7 +255,7 @@ async def test_an_agent_in_a_pane_is_not_told_twice_not_even_of_a_server_nobody_
 ) -> None:
     await another.start(program("claude"))
     pane_id = await tmux.new_pane(program("claude"))
-    ear = await watch(tmux, only=True)
+    ear = await watch(tmux, only=True, tmux_only=False)
     async with AsyncExitStack() as stack:
         pid = await stack.enter_async_context(on_terminal("codex", cwd=Path("/")))
         await look_until(ear, lambda: bool(outside_of(ear, pid)) and bool(ear.of(pane_id)))
