@@ -64,7 +64,7 @@ async def watch(home: Path, sockets: Path) -> AsyncIterator[Watch]:
                 only=options.pop("only", False),
             )
             timeout = options.pop("timeout_seconds", 5.0)
-            options.setdefault("tmux_only", True)  # the agents of tests beside this one are not ours
+            options.setdefault("tmux_only", True)  # agents of tests beside ours are none
             source = PollerSource(
                 lambda: datetime.now(UTC),
                 RULES,
