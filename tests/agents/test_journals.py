@@ -421,6 +421,27 @@ async def test_a_turn_that_is_followed_at_once_by_the_next_is_told(heard: Any, h
     assert told([turn for _, turn in found]) == [(MESSAGE, None, ""), (None, DONE, ANSWER)]
 
 
+async def test_two_turns_that_ended_before_we_could_read_are_told_in_their_order(
+    heard: Any, home: Path
+) -> None:
+    ears, found = heard
+    recorded = (RECORDINGS / "copilot-hooks/events-told.jsonl").read_bytes()
+    lines = recorded.splitlines(keepends=True)
+    [first, _] = [number for number, line in enumerate(lines) if _asks(line)]
+    path = home / "journal.jsonl"
+    path.write_bytes(b"".join(lines[: first + 1]))
+    hook = {"sessionId": "s1", "transcriptPath": str(path)}
+    begun = {"hook_event_name": "userPromptSubmitted", "prompt": "LATER"}
+    await ears.hear("c1", Provider.COPILOT, hook | begun)
+    append(path, b"".join(lines[first + 1 :]))
+    await ears.hear("c1", Provider.COPILOT, hook | {"hook_event_name": "agentStop"})
+    await eventually(lambda: len(found) == 4)
+    [asked, one, asked_again, other] = told([turn for _, turn in found])
+    assert [asked, asked_again] == [("LATER", None, ""), (MESSAGE, None, "")]
+    assert [one[:2], other] == [(None, DONE), (None, DONE, ANSWER)]
+    assert one[2] != ANSWER
+
+
 async def test_the_turn_before_the_one_that_began_before_we_heard_is_not_told(
     heard: Any, home: Path
 ) -> None:

@@ -160,11 +160,12 @@ class Ears:
             turns = await journal.read()
             if is_first:
                 turns = _last_of(turns)
-            ended = [turn for turn in turns if turn.end is not None]
-            if not ended and provider is Provider.GEMINI and journal.said is not None:
-                ended = [journal.said]
-            if ended:
-                self._on_turn(agent, ended[-1])
+            told = _from_end_to_end(turns)
+            if not told and provider is Provider.GEMINI and journal.said is not None:
+                told = [journal.said]
+            for turn in told:
+                self._on_turn(agent, turn)
+            if told:
                 return
 
     def _journal(self, provider: Provider, path: str, *, is_over: bool) -> Journal | None:
@@ -183,6 +184,16 @@ def _last_of(turns: list[Turn]) -> list[Turn]:
     """Leave out what an old journal tells before the last prompt: it is of turns long over."""
     begins = [index for index, turn in enumerate(turns) if turn.prompt is not None]
     return turns[begins[-1] :] if begins else turns
+
+
+def _from_end_to_end(turns: list[Turn]) -> list[Turn]:
+    """Leave out what is before the first end and after the last.
+
+    A program that writes late has ended one turn more by the time we read: what it was asked in
+    between tells whose end is whose.
+    """
+    ends = [index for index, turn in enumerate(turns) if turn.end is not None]
+    return turns[ends[0] : ends[-1] + 1] if ends else []
 
 
 # ---------------------------------------------------------------------------------- where they are
