@@ -85,6 +85,18 @@ async def test_who_starts_an_agent_is_told_what_it_goes_without(paths: Paths) ->
     assert "Gemini CLI" not in done.out
 
 
+async def test_who_waits_for_an_agent_that_ends_is_told_what_it_said_last(paths: Paths) -> None:
+    profile = paths.profiles / "brief.toml"
+    profile.parent.mkdir(parents=True, exist_ok=True)
+    script = "import time; print('no such model'); time.sleep(1); raise SystemExit(7)"
+    profile.write_text(f'idle_regex = "never> $"\ncommand = ["{{python}}", "-c", "{script}"]\n')
+    done = await start(profile="brief")
+    assert done.code == 1
+    assert done.err == (
+        "bullpen: brief ended with status 7 before it was ready:\n  no such model\n"
+    )
+
+
 @pytest.mark.requirement("S-141", "S-142", "S-144", "S-22", "S-12")
 async def test_an_agent_is_started_apart_logged_and_stopped(paths: Paths) -> None:
     started = await start()

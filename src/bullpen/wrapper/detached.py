@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -76,7 +77,13 @@ async def start(
     if ready_seconds is None:
         return Started(found, said=told)
     asked = AskWait(ready_seconds)
-    info = await reach.ask(found, asked, seconds=ready_seconds + ANSWER_SECONDS)
+    try:
+        info = await reach.ask(found, asked, seconds=ready_seconds + ANSWER_SECONDS)
+    except BullpenError:
+        if not await reach.wait_gone(found, ANSWER_SECONDS):
+            raise
+        how = f"{_trouble(process) or 'ended'} before it was ready"
+        raise NotStartedError(profile, how, await asyncio.to_thread(_logged, found.log)) from None
     return Started(found, info.is_ready, told)
 
 
@@ -122,6 +129,14 @@ def _trouble(process: "subprocess.Popen[bytes]") -> str:
     if status is None:
         return ""
     return f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}"
+
+
+def _logged(path: str) -> str:
+    try:
+        with Path(path).open("rb") as log:
+            return _tail(log)
+    except OSError:
+        return ""
 
 
 def _tail(said: IO[bytes]) -> str:
