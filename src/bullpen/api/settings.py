@@ -132,6 +132,10 @@ class DaemonSettings(msgspec.Struct, frozen=True, kw_only=True):
 class MailSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How messages are taken and delivered. Who may write to whom is in `policy.toml`."""
 
+    store: Annotated[
+        Literal["sqlite", "memory"],
+        _meta("where messages are kept: with the state, or only as long as the daemon runs"),
+    ] = "sqlite"
     rate_per_second: Annotated[
         float, _meta("how many messages an agent may send per second, in the long run", gt=0)
     ] = 20.0

@@ -36,6 +36,7 @@ from bullpen.errors import BullpenError
 from bullpen.mail.courier import Courier
 from bullpen.mail.ledger import Rules
 from bullpen.mail.mailboxes import Appended, Mailboxes, Settling
+from bullpen.mail.memory import MemoryMailboxes
 from bullpen.mail.office import PostOffice
 from bullpen.mail.policy import USER, Policy, RateLimit
 from bullpen.mail.policy_file import read_policy
@@ -161,15 +162,11 @@ class Post:
     ) -> AsyncIterator["Post"]:
         """Take over the mail of a store for a block. Nothing is delivered before `run`."""
         identities = await IdentityBook.open(Identities(store.database), now)
-        rules = Rules(mailbox_limit=settings.mailbox_limit)
-        mailboxes = SqliteMailboxes(store.database, rules)
-        try:
+        async with _mailboxes(store, settings) as mailboxes:
             found = cls(mailboxes, identities, settings, paths, now, **more)
             await found.elsewhere.look()
             await found.courier.take_up()
             yield found
-        finally:
-            await mailboxes.aclose()
 
     @property
     def _rate(self) -> RateLimit:
@@ -407,6 +404,20 @@ class Post:
         if peer := self.callers.peer(context.connection):
             return peer
         return self.contacts.of_process(await self.callers.ancestry(context.connection)) or USER
+
+
+@asynccontextmanager
+async def _mailboxes(store: Store, settings: MailSettings) -> AsyncIterator[Mailboxes]:
+    """Have the mailboxes that are set for a block."""
+    rules = Rules(mailbox_limit=settings.mailbox_limit)
+    if settings.store == "memory":
+        yield MemoryMailboxes(rules)
+        return
+    mailboxes = SqliteMailboxes(store.database, rules)
+    try:
+        yield mailboxes
+    finally:
+        await mailboxes.aclose()
 
 
 def modest(evidence: Evidence) -> Evidence:
