@@ -611,6 +611,7 @@ _TERMINAL = {
     "a2a:limits": "Who sends too much, too often or too slowly keeps nobody else waiting.",
     "a2a:elsewhere": "Another address than loopback is served with TLS and a token, or not.",
     "a2a:errors": "No error tells of a file or a secret.",
+    "a2a:push": "Who asked for it is told by post how a task ends, also after a restart.",
     "a2a:ports": "An agent's port is served by the daemon there is, and held without one.",
     "S-140": "It is in the registry before it is started.",
     "S-141": "It can be started without a terminal.",

@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bullpen.api import external, methods, talk, wrapping
+from bullpen.api import external, methods, push, talk, wrapping
 from bullpen.connection import TypedNotification, TypedRequest
 from bullpen.model.reasons import Reason
 
 REFERENCE = (Path(__file__).parents[2] / "docs/reference/api.md").read_text(encoding="utf-8")
 TYPES = [
     each
-    for module in (methods, talk, external, wrapping)
+    for module in (methods, talk, external, push, wrapping)
     for each in vars(module).values()
     if isinstance(each, type)
     and issubclass(each, (TypedRequest, TypedNotification))

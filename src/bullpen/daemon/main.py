@@ -48,6 +48,9 @@ from bullpen.observe.gateway import Gateway
 from bullpen.observe.pipeline import Pipeline
 from bullpen.observe.projection import Projection
 from bullpen.observe.sources.port import Now
+from bullpen.store.database import Database
+from bullpen.store.opening import open_memory
+from bullpen.store.push import PushAddresses
 from bullpen.store.store import Store
 
 __all__ = ["Daemon", "run"]
@@ -61,6 +64,7 @@ KEEP_PANES_SECONDS = 5.0
 WATCH_SECONDS = 2.0
 EVENTS_KEPT = 500_000
 FIRST_LOOK_SECONDS = 5.0
+STORE_SECONDS = 5.0
 
 
 def run(options: DaemonOptions, companions: Sequence[Companion] = ()) -> int:
@@ -178,7 +182,7 @@ class Daemon:
             )
         )
         rules = await asyncio.to_thread(screen_rules, settings, self._paths)
-        self.talk = TalkService(self.post)
+        self.talk = TalkService(self.post, PushAddresses(await self._database_of_tasks(stack)))
         self.reach = Reach(self.post, rules, find_pane=self._pane_of)
         self.service = Service(
             self.pipeline,
@@ -214,6 +218,14 @@ class Daemon:
         )
         await stack.enter_async_context(_background(self._work(snapshots)))
         logger.info("watching; listening at %s", self._paths.socket)
+
+    async def _database_of_tasks(self, stack: contextlib.AsyncExitStack) -> Database:
+        """Return where that is kept which is forgotten with tasks."""
+        if self._settings.mail.store == "sqlite":
+            return self._store.database
+        memory = await open_memory()
+        stack.push_async_callback(memory.aclose, STORE_SECONDS)
+        return memory
 
     def _make_alarms(self, alerts: Iterable[Alert]) -> Alarms:
         limits = self._settings.daemon

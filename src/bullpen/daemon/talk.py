@@ -13,6 +13,7 @@ from bullpen.api.errors import ApiError
 from bullpen.connection import Context, TypedNotification, TypedRequest
 from bullpen.daemon.elsewhere import external_requests
 from bullpen.daemon.post import Post
+from bullpen.daemon.pushes import push_requests
 from bullpen.daemon.watching import TaskWatch
 from bullpen.daemon.wrappers import Wrapper
 from bullpen.mail.errors import MailError, MessageNotFound, RecipientUnknown, TaskOver
@@ -26,6 +27,7 @@ from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity
 from bullpen.model.tasks import Task
 from bullpen.store.errors import StoreError
+from bullpen.store.push import PushAddresses
 
 __all__ = ["TalkService"]
 
@@ -46,10 +48,11 @@ Handler = Callable[[Any, Context], Any]
 
 
 class TalkService:
-    """Answers what is asked about one daemon's mail."""
+    """Answers what is asked about one daemon's mail, and about who is told of it by post."""
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Post, pushes: PushAddresses | None = None) -> None:
         self._post = post
+        self._pushes = pushes
         self._mailboxes = post.mailboxes
         self._office = post.office
         self._contacts = post.contacts
@@ -86,6 +89,7 @@ class TalkService:
         return {
             **told,
             **external_requests(self._post.elsewhere, self._contacts.is_ours, self._require),
+            **(push_requests(self._pushes, self._post.callers) if self._pushes else {}),
             wrapping.RegisterWrapper: self._wrappers.register,
             wrapping.WrapperStarted: self._wrappers.started,
             wrapping.Answered: self._wrappers.answered,
