@@ -24,9 +24,8 @@ from bullpen.servers.a2a import external, seed
 from bullpen.servers.a2a.addresses import CONTACT, base_url_of
 from bullpen.servers.a2a.http import AGENT
 from bullpen.servers.a2a.room import Room, Scope
-from bullpen.servers.a2a.security import App, Door, Receive, Refused, Send, caller_of
+from bullpen.servers.a2a.security import App, Door, Guard, Receive, Refused, Send, caller_of
 from bullpen.servers.a2a.security import Scope as Requested
-from bullpen.servers.a2a.tokens import Tokens
 from bullpen.servers.a2a.v1 import routes as v1
 
 __all__ = ["agent_routes", "make_app"]
@@ -37,9 +36,9 @@ AGENTS = "/agents"
 APPS_KEPT = 256
 
 
-def make_app(room: Room, tokens: Tokens, settings: A2aSettings) -> App:
+def make_app(room: Room, guard: Guard, settings: A2aSettings) -> App:
     """Return the app, behind its door."""
-    return Door(_Agents(room), room, tokens, settings)
+    return Door(_Agents(room), guard, settings)
 
 
 def agent_routes(room: Room, agent: str) -> list[BaseRoute]:

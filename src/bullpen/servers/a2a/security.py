@@ -22,7 +22,17 @@ from bullpen.servers.a2a.room import ANONYMOUS, Caller, Room
 from bullpen.servers.a2a.tokens import Tokens
 from bullpen.servers.a2a.uids import Address, uid_of
 
-__all__ = ["CONNECTED", "Connected", "Door", "Refused", "Tables", "caller_of", "is_loopback"]
+__all__ = [
+    "CONNECTED",
+    "Connected",
+    "Door",
+    "Guard",
+    "Refused",
+    "Tables",
+    "caller_of",
+    "is_loopback",
+    "shown_in",
+]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -126,45 +136,28 @@ def _read_tables() -> list[str]:
     return tables
 
 
-class Door:
-    """Lets requests through to an app, with who asks."""
+class Guard:
+    """Tells who calls, and whether too often: one for all ways in."""
 
-    def __init__(self, app: App, room: Room, tokens: Tokens, settings: A2aSettings) -> None:
-        self._app = app
+    def __init__(self, room: Room, tokens: Tokens, settings: A2aSettings) -> None:
         self._room = room
         self._tokens = tokens
         self._settings = settings
-        self._hosts = LOCAL_NAMES | set(_words(settings.hosts)) | {settings.bind.lower()}
-        self._origins = frozenset(_words(settings.origins))
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        headers = _Headers(scope["headers"])
-        try:
-            self._check_address(headers)
-            caller = scope[CALLER] = await self._who(scope, headers)
-            self._check_rate(caller)
-            body = await _read(headers, receive)
-        except Refused as refused:
-            if refused.status not in HOPELESS and not headers.first("expect"):
-                await _discard(receive)  # or it would not hear why; who waits for our word does
-            await refused.send(send)
-            return
-        await self._app(scope, _replay(body, receive), send)
+    async def admit(self, connected: Connected, authorization: str) -> Caller:
+        """Return who calls, by what it says of its authorization.
 
-    def _check_address(self, headers: "_Headers") -> None:
-        if _host_name(headers.first("host")) not in self._hosts:
-            raise Refused(421, "this is not served under that name; a2a.hosts lists more")
-        origin = headers.first("origin")
-        if origin and origin.lower() not in self._origins:
-            raise Refused(403, "pages of this origin may not call; a2a.origins lists those that do")
+        Raises:
+            Refused: it is not let in, or not now.
+        """
+        caller = await self._who(connected, shown_in(authorization))
+        self._check_rate(caller)
+        return caller
 
-    async def _who(self, scope: Scope, headers: "_Headers") -> Caller:
-        if shown := headers.bearer:
+    async def _who(self, connected: Connected, shown: str) -> Caller:
+        if shown:
             return await self._whose(shown)
-        connected: Connected = scope["state"][CONNECTED]
         if self._settings.loopback == "open" and await connected.is_own():
             return ANONYMOUS
         raise _unauthorized("a token is needed")
@@ -194,11 +187,50 @@ class Door:
         bucket.tokens -= 1
 
 
+class Door:
+    """Lets requests through to an app, with who asks."""
+
+    def __init__(self, app: App, guard: Guard, settings: A2aSettings) -> None:
+        self._app = app
+        self._guard = guard
+        self._hosts = LOCAL_NAMES | set(_words(settings.hosts)) | {settings.bind.lower()}
+        self._origins = frozenset(_words(settings.origins))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = _Headers(scope["headers"])
+        try:
+            self._check_address(headers)
+            connected: Connected = scope["state"][CONNECTED]
+            scope[CALLER] = await self._guard.admit(connected, headers.first("authorization"))
+            body = await _read(headers, receive)
+        except Refused as refused:
+            if refused.status not in HOPELESS and not headers.first("expect"):
+                await _discard(receive)  # or it would not hear why; who waits for our word does
+            await refused.send(send)
+            return
+        await self._app(scope, _replay(body, receive), send)
+
+    def _check_address(self, headers: "_Headers") -> None:
+        if _host_name(headers.first("host")) not in self._hosts:
+            raise Refused(421, "this is not served under that name; a2a.hosts lists more")
+        origin = headers.first("origin")
+        if origin and origin.lower() not in self._origins:
+            raise Refused(403, "pages of this origin may not call; a2a.origins lists those that do")
+
+
 def caller_of(scope: Mapping[str, Any]) -> Caller:
     """Return who asks, of a request that was let through."""
     caller = scope[CALLER]
     assert isinstance(caller, Caller)
     return caller
+
+
+def shown_in(authorization: str) -> str:
+    """Return what is shown to be let in; not empty if anything is, so that nothing bad passes."""
+    scheme, _, token = authorization.partition(" ")
+    return (token.strip() if scheme.lower() == "bearer" else "") or authorization
 
 
 def is_loopback(host: str) -> bool:
@@ -227,13 +259,6 @@ class _Headers:
         wanted = name.encode()
         found = (value for key, value in self._raw if key == wanted)
         return next(found, b"").decode("latin-1").strip()
-
-    @property
-    def bearer(self) -> str:
-        """What is shown to be let in; not empty if anything is, so that nothing bad is passed."""
-        said = self.first("authorization")
-        scheme, _, token = said.partition(" ")
-        return (token.strip() if scheme.lower() == "bearer" else "") or said
 
 
 async def _read(headers: _Headers, receive: Receive) -> bytes:

@@ -19,7 +19,7 @@ from bullpen.api.runtime import Paths
 from bullpen.api.settings import A2aSettings, Settings
 from bullpen.servers.a2a.ports import take_ports
 from bullpen.servers.a2a.room import OpenClient, Room
-from bullpen.servers.a2a.security import is_loopback
+from bullpen.servers.a2a.security import Guard, is_loopback
 from bullpen.servers.a2a.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -46,16 +46,17 @@ async def serve(open_client: OpenClient, paths: Paths, settings: Settings) -> No
 class _Serving:
     """The HTTP server, which is made when somebody needs it."""
 
-    def __init__(self, room: Room, tokens: Tokens, settings: A2aSettings) -> None:
+    def __init__(self, room: Room, guard: Guard, settings: A2aSettings) -> None:
         self._room = room
-        self._tokens = tokens
+        self._guard = guard
         self._settings = settings
         self._loading: asyncio.Task[HttpServer] | None = None
 
     @classmethod
     @asynccontextmanager
     async def open(cls, room: Room, paths: Paths, settings: Settings) -> AsyncIterator["_Serving"]:
-        serving = cls(room, Tokens(paths.a2a_tokens), settings.a2a)
+        guard = Guard(room, Tokens(paths.a2a_tokens), settings.a2a)
+        serving = cls(room, guard, settings.a2a)
         try:
             yield serving
         finally:
@@ -79,7 +80,7 @@ class _Serving:
         from bullpen.servers.a2a.app import make_app
         from bullpen.servers.a2a.http import HttpServer
 
-        app = make_app(self._room, self._tokens, self._settings)
+        app = make_app(self._room, self._guard, self._settings)
         return HttpServer(app, connections=self._settings.connections)
 
     async def _aclose(self) -> None:
