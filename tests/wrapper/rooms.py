@@ -1,6 +1,7 @@
 """A wrapper under test: on a terminal of the test's own, with a daemon that does as it is told."""
 
 import asyncio
+import itertools
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -105,6 +106,8 @@ class Daemon:
         self.contacts: list[str] = []
         self.endpoints: dict[str, str] = {}
         """Of those that are elsewhere."""
+        self.also: dict[str, tuple[str, ...]] = {}
+        """What they are called by as well."""
         self.refused: str = ""
         self.reply = "42"
         self.takes_answers = True
@@ -229,12 +232,13 @@ class Daemon:
                 activity=Activity.IDLE,
                 status="IDLE",
                 endpoint=self.endpoints.get(each, ""),
+                also=self.also.get(each, ()),
             )
             for each in self.contacts
         )
 
     def _send(self, request: SendMessage, _: Context) -> SendReply:
-        if request.to not in self.contacts:
+        if request.to not in {*self.contacts, *itertools.chain(*self.also.values())}:
             raise ApiError(Reason.AGENT_NOT_FOUND, f"there is no {request.to}")
         if self.refused:
             raise ApiError(Reason.RECIPIENT_NOT_ALLOWED, self.refused)

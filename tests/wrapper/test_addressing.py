@@ -58,7 +58,8 @@ async def screen_of(glass: Glass, columns: int, rows: int) -> tuple[str, ...]:
 async def test_over_a_painted_screen_a_notice_stands_on_the_last_row(home: Path) -> None:
     async with room(home) as place, place.wrapped(tui(), columns=60, rows=12) as glass:
         daemon = place.daemon
-        daemon.contacts, daemon.reply = ["codex"], "forty-two\nand more"
+        daemon.contacts, daemon.reply = ["codex-8120"], "forty-two\nand more"
+        daemon.also = {"codex-8120": ("codex",)}
         await daemon.until_ready()
         await glass.type("@file is a mention")
         await daemon.until(lambda: daemon.states[-1].prompt == "draft")

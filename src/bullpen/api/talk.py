@@ -80,6 +80,9 @@ class Contact(msgspec.Struct, frozen=True, kw_only=True):
     session_key: str | None = None
     submit_sequence: str = "\n"
     """What is typed behind a message to a wrapped agent."""
+    also: tuple[str, ...] = ()
+    """By what it is found as well, if nobody else is called so: an agent of this machine that is
+    not ours by its type, for one."""
 
     @property
     def is_elsewhere(self) -> bool:

@@ -45,6 +45,7 @@ class Contacts(Directory):
         self._elsewhere = elsewhere
         self._has_told = has_told
         self._former: dict[str, None] = {}  # the names of those who were seen, in that order
+        elsewhere.is_ours = self.is_ours
 
     # --------------------------------------------------------------------------------- for the mail
 
@@ -60,11 +61,13 @@ class Contacts(Directory):
             return Addressee(name=address, activity=Activity.EXITED, is_present=False)
         if (kin := self._kin(address)) is not None:
             return self._seen(kin)
-        other = self._elsewhere.find(address)
-        if other is None or self.is_ours(other.name):
+        others = [each.name for each in self._elsewhere.meant(address)]
+        if len(others) > 1:
+            raise AddressAmbiguous(address, others)
+        if not others or self.is_ours(others[0]):
             return None
-        activity = self._elsewhere.activity(other.name)
-        return Addressee(name=other.name, activity=activity, tells_turns=True)
+        activity = self._elsewhere.activity(others[0])
+        return Addressee(name=others[0], activity=activity, tells_turns=True)
 
     def everybody(self) -> tuple[Addressee, ...]:
         """Return all who are ours: what is meant for everybody does not leave the room."""
@@ -130,7 +133,7 @@ class Contacts(Directory):
             return agent.activity
         if wrapper is not None:
             return wrapper.activity
-        if not self.is_ours(name) and self._elsewhere.find(name) is not None:
+        if not self.is_ours(name) and self._elsewhere.get(name) is not None:
             return self._elsewhere.activity(name)
         return agent.activity if agent is not None else Activity.EXITED
 
@@ -160,7 +163,7 @@ class Contacts(Directory):
         agent, wrapper = self.agent(name), self._wrappers.find(name)
         identity = self._identities.find(name)
         activity = self.activity(name)
-        if not self.is_ours(name) and (other := self._elsewhere.find(name)) is not None:
+        if not self.is_ours(name) and (other := self._elsewhere.get(name)) is not None:
             return Contact(
                 name=name,
                 provider=Provider.OTHER,
@@ -175,6 +178,7 @@ class Contacts(Directory):
                 pid=other.pid,
                 port=other.port,
                 endpoint=other.url,
+                also=other.also,
             )
         port = wrapper.said.port if wrapper is not None else None
         return Contact(

@@ -2,7 +2,7 @@
 
 Others of this machine are found where all agents say that they are there, in `~/.a2a/registry`;
 they speak as the seed does. Each has a name that is an address like any other, and none of them
-takes that of an agent of ours.
+takes that of an agent of ours: what it is called does not depend on who else is of its type.
 """
 
 import asyncio
@@ -44,8 +44,8 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     is_external: bool
     """Whether somebody has added it; else it is one of this machine."""
     profile: str = ""
-    other_name: str = ""
-    """By which it is found as well."""
+    also: tuple[str, ...] = ()
+    """By what it is found as well, if nobody else is called so: its type, for one."""
     pid: int = 0
     cwd: str = ""
     port: int | None = None
@@ -61,21 +61,27 @@ class Elsewhere:
         self._instances = Instances(paths.agents)
         self._registry = AgentRegistry(instances=self._instances)
         self._known: dict[str, Neighbour] = {}
+        self.is_ours: Callable[[str], bool] = lambda _: False
+        """Whether a name is that of an agent of ours, which nobody else is then called by."""
         self._activities: dict[str, Activity] = {}
 
     async def look(self) -> set[str]:
         """Look who is there; return the names of those who came, went or moved."""
-        found = await asyncio.to_thread(self._read)
-        before, self._known = self._known, {each.name: each for each in found}
+        external, local = await asyncio.to_thread(self._read)
+        before, self._known = self._known, self._named(external, local)
         names = {*before, *self._known}
         return {each for each in names if before.get(each) != self._known.get(each)}
 
-    def find(self, address: str) -> Neighbour | None:
-        """Return who is called so, however it is spelled."""
+    def get(self, name: str) -> Neighbour | None:
+        """Return who has a name."""
+        return self._known.get(name)
+
+    def meant(self, address: str) -> tuple[Neighbour, ...]:
+        """Return who is called so, however it is spelled: one by a name, or all of a type."""
         name = address.lower()
         if (found := self._known.get(name)) is not None:
-            return found
-        return next((each for each in self._known.values() if each.other_name == name), None)
+            return (found,)
+        return tuple(each for each in self._known.values() if name in each.also)
 
     def all(self) -> tuple[Neighbour, ...]:
         """Return everybody."""
@@ -130,46 +136,62 @@ class Elsewhere:
 
     # -------------------------------------------------------------------------------------- files
 
-    def _read(self) -> tuple[Neighbour, ...]:
-        external = {
-            each.alias: Neighbour(name=each.alias, url=each.url, is_external=True)
-            for each in self.client.registry.list_agents()
-        }
+    def _read(self) -> tuple[tuple[ExternalAgent, ...], tuple[dict[str, Any], ...]]:
+        """Return the agents that were added, and what those of this machine say of themselves."""
         ours = self._instances.all()
         ids, pids = {each.agent_id for each in ours}, {each.pid for each in ours}
-        local = _named(
+        local = tuple(
             fields
             for agent_id, fields in self._registry.list_agents().items()
             if agent_id not in ids and fields.get("pid") not in pids
         )
-        return tuple({**external, **local}.values())  # those of this machine first
+        return self.client.registry.list_agents(), local
+
+    def _named(
+        self, external: Iterable[ExternalAgent], local: Iterable[Mapping[str, Any]]
+    ) -> dict[str, Neighbour]:
+        """Return everybody by a name that no agent of ours has; those of this machine first."""
+        found: dict[str, Neighbour] = {}
+        for fields in local:
+            names = _names(fields)
+            free = [each for each in names if each not in found and not self.is_ours(each)]
+            if free:
+                found[free[0]] = _neighbour(fields, free[0], names)
+        taken = {*found, *(each for one in found.values() for each in one.also)}
+        for agent in external:
+            if agent.alias not in taken:
+                found[agent.alias] = Neighbour(name=agent.alias, url=agent.url, is_external=True)
+        return found
 
 
-def _named(entries: Iterable[Mapping[str, Any]]) -> dict[str, Neighbour]:
-    """Return agents of this machine by their names: their own, their type, or type and port."""
-    found: dict[str, Neighbour] = {}
-    for fields in entries:
-        port, kind = fields.get("port"), text(fields.get("agent_type"))
-        url = text(fields.get("endpoint")).rstrip("/")
-        if not isinstance(port, int) or not is_address(url) or not is_loopback(url):
-            continue
+def _names(fields: Mapping[str, Any]) -> list[str]:
+    """Return what an agent of this machine can be called by: none if it cannot be spoken to.
+
+    Its own name comes first, if it has one, then its type and port, which nobody else has.
+    """
+    port, kind = fields.get("port"), text(fields.get("agent_type"))
+    url = text(fields.get("endpoint"))
+    if not isinstance(port, int) or not is_address(url) or not is_loopback(url):
+        return []
+    names = []
+    for wanted in (text(fields.get("name")), f"{kind}-{port}", text(fields.get("agent_id"))):
         with contextlib.suppress(AliasError):
-            other = alias_of("", f"{kind}-{port}")
-            wanted = [text(fields.get("name")), kind, other]
-            names = [alias_of("", each) for each in wanted if each]
-            name = next((each for each in names if each not in found), "")
-            if name:
-                found[name] = Neighbour(
-                    name=name,
-                    url=url,
-                    is_external=False,
-                    profile=kind,
-                    other_name=other,
-                    pid=fields["pid"],
-                    cwd=text(fields.get("working_dir")),
-                    port=port,
-                )
-    return found
+            names += [alias_of("", wanted)] if wanted else []
+    return names
+
+
+def _neighbour(fields: Mapping[str, Any], name: str, names: Iterable[str]) -> Neighbour:
+    kind = text(fields.get("agent_type"))
+    return Neighbour(
+        name=name,
+        url=text(fields.get("endpoint")).rstrip("/"),
+        is_external=False,
+        profile=kind,
+        also=tuple(dict.fromkeys(each for each in (*names, kind.lower()) if each != name)),
+        pid=fields["pid"],
+        cwd=text(fields.get("working_dir")),
+        port=fields["port"],
+    )
 
 
 # --------------------------------------------------------------------------------------- requests

@@ -97,7 +97,8 @@ class Addressing:
         while True:
             with contextlib.suppress(BullpenError):
                 contacts = await self._link.request(ListContacts(), seconds=SEND_SECONDS)
-                self._names = frozenset(each.name.lower() for each in contacts)
+                names = (name for each in contacts for name in (each.name, *each.also))
+                self._names = frozenset(name.lower() for name in names)
                 self._elsewhere = frozenset(each.name for each in contacts if each.is_elsewhere)
             await self._wanted.wait(CONTACTS_SECONDS if self._link.is_open else 1.0)
 

@@ -105,7 +105,7 @@ async def test_an_agent_of_this_machine_goes_before_one_elsewhere_of_the_same_na
         FakeA2AAgent("1.0") as other,
     ):
         enter(home, local, "gemini")
-        enter(home, second, "gemini", name="Helper")
+        enter(home, second, "codex", name="Helper")
         async with running_daemon() as (peer, _):
             await peer.ask("external.discover", url=other.url, alias="gemini")
             message_id = await send(peer, "gemini", metadata={"priority": "high"})
@@ -116,12 +116,40 @@ async def test_an_agent_of_this_machine_goes_before_one_elsewhere_of_the_same_na
             assert body["message"] == {"role": "user", "parts": [{"type": "text", "text": "hi"}]}
             assert body["metadata"]["sender"] == {"sender_id": "user"}
             assert other.sent == []
-            found = await contact(peer, "gemini")
+            found = await contact(peer, f"gemini-{local.port}")
             assert found is not None
             assert (found["port"], found["pid"]) == (local.port, os.getpid())
-            for name in ("helper", f"gemini-{second.port}"):
+            assert found["also"] == [f"synapse-gemini-{local.port}", "gemini"]
+            assert await contact(peer, "gemini") is None  # nobody is called so any more
+            for name in ("helper", f"codex-{second.port}", f"synapse-codex-{second.port}", "codex"):
                 assert (await answer(peer, await send(peer, name)))["outcome"] == "reached"
-            assert len(second.sent) == 2
+            assert len(second.sent) == 4
+
+
+@pytest.mark.requirement("door:external", "S-48")
+async def test_an_agent_of_this_machine_is_found_beside_ours_of_its_type_and_of_its_name(
+    home: Path,
+) -> None:
+    async with FakeA2AAgent("seed") as first, FakeA2AAgent("seed") as second:
+        enter(home, first, "dummy")
+        enter(home, second, "dummy", name="ours")
+        async with running_daemon() as (peer, _):
+            with pytest.raises(RefusedError) as refused:
+                await send(peer, "dummy")
+            assert refused.value.reason == "agent_ambiguous"
+            assert refused.value.data["names"] == [f"dummy-{first.port}", "ours"]
+            async with wrapped("dummy") as dummy, wrapped("ours") as ours:
+                for wrapper in (dummy, ours):
+                    await send(peer, wrapper.name)
+                    assert (await wrapper.next()).text == "hi"
+                await until(lambda: contact(peer, f"dummy-{second.port}"), SECONDS)
+                for agent in (first, second):
+                    waited = await answer(peer, await send(peer, f"dummy-{agent.port}"))
+                    assert waited["reply"]["content"] == "echo: hi"
+                    assert len(agent.sent) == 1
+                found = await contact(peer, "ours")
+                assert found is not None
+                assert found["is_wrapped"]
 
 
 @pytest.mark.requirement("S-48")

@@ -84,8 +84,7 @@ class ExternalDoor:
         return Rung.OWN
 
     def reaches(self, agent: str) -> bool:
-        found = self._elsewhere.find(agent)
-        return found is not None and found.name == agent and not self._is_ours(agent)
+        return self._elsewhere.get(agent) is not None and not self._is_ours(agent)
 
     def is_open(self, agent: str) -> str:
         pause = self._pauses.get(agent)
