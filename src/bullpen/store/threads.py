@@ -85,6 +85,16 @@ class ConnectionThreads:
         """
         if self._is_refusing:
             raise StoreClosed
+        if self._places.locked():
+            await self._wait_for_place()
+        else:
+            await self._places.acquire()  # at once
+        waiter: asyncio.Future[T] = self._loop.create_future()
+        self._waiters.add(waiter)
+        self._queue.put(_Job(work, waiter))
+        return await waiter
+
+    async def _wait_for_place(self) -> None:
         try:
             async with asyncio.timeout(self._patience_seconds):
                 await self._places.acquire()
@@ -93,10 +103,6 @@ class ConnectionThreads:
         if self._is_refusing:  # while we waited
             self._places.release()
             raise StoreClosed
-        waiter: asyncio.Future[T] = self._loop.create_future()
-        self._waiters.add(waiter)
-        self._queue.put(_Job(work, waiter))
-        return await waiter
 
     def refuse(self) -> None:
         """Take nothing more. What was asked before is still done."""
