@@ -103,7 +103,16 @@ class Played:
 
     def _places(self, agent: str) -> list[int | None]:
         waiting = self.rows.waiting(agent, 100)
-        return [self.ledger.position(each.message.id, agent) for each in waiting]
+        return [self._place(each) for each in waiting]
+
+    def _place(self, delivery: Delivery) -> int | None:
+        """Return a place in the queue, which is part of a story that is the same told in pieces."""
+        message_id, agent = delivery.message.id, delivery.recipient
+        story = self.ledger.story(message_id, agent)
+        position = self.ledger.position(message_id, agent)
+        receipts, thread = self.ledger.receipts(message_id), self.ledger.thread(message_id, 100)
+        assert story == (delivery, receipts, thread, position)
+        return position
 
     def _append(self, now: datetime, message: Message) -> object:
         return self.ledger.append(message, now, None)

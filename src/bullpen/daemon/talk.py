@@ -17,6 +17,7 @@ from bullpen.daemon.pushes import push_requests
 from bullpen.daemon.watching import TaskWatch
 from bullpen.daemon.wrappers import Wrapper
 from bullpen.mail.errors import MailError, MessageNotFound, RecipientUnknown, TaskOver
+from bullpen.mail.mailboxes import Story
 from bullpen.mail.office import Draft
 from bullpen.mail.policy import USER, Authority, is_guest
 from bullpen.mail.tasks import states_of, task_of
@@ -322,9 +323,11 @@ class TalkService:
     # --------------------------------------------------------------------------------------- tasks
 
     async def _task(self, request: talk.GetTask, _: Context) -> Task:
-        message = await self._mailboxes.find(request.task_id)
-        deliveries = await self._mailboxes.deliveries(message.id)
-        return await self._view(deliveries[0])
+        try:
+            return self._task_of(await self._mailboxes.story(request.task_id))
+        except MessageNotFound:  # it may be the beginning of an id
+            message = await self._mailboxes.find(request.task_id)
+            return self._task_of(await self._mailboxes.story(message.id))
 
     async def _tasks(self, request: talk.ListTasks, _: Context) -> tuple[Task, ...]:
         wanted = TaskQuery(
@@ -336,20 +339,22 @@ class TalkService:
         )
         limit = min(max(request.limit, 1), MOST_LISTED)
         found = [
-            await self._view(each) for each in await self._mailboxes.tasks(wanted, limit=limit)
+            self._task_of(await self._mailboxes.story(each.message.id, each.recipient))
+            for each in await self._mailboxes.tasks(wanted, limit=limit)
         ]
         return tuple(each for each in found if request.state in (None, each.state))
 
-    async def _view(self, delivery: Delivery) -> Task:
+    def _task_of(self, story: Story) -> Task:
+        delivery = story.delivery
         name, message = delivery.recipient, delivery.message
         current = self._post.working_on(name)
         is_current = current is not None and current.id == message.id
         return task_of(
             delivery,
-            await self._mailboxes.receipts(message.id),
-            await self._mailboxes.thread(message.id),
+            story.receipts,
+            story.thread,
             activity=self._contacts.activity(name) if is_current else Activity.UNKNOWN,
-            position=await self._mailboxes.position(message.id, name),
+            position=story.position,
             holding=self._holding(delivery),
         )
 
@@ -359,12 +364,11 @@ class TalkService:
 
     async def _find_task(self, task_id: str) -> Task | None:
         try:
-            deliveries = await self._mailboxes.deliveries(task_id)
+            story = await self._mailboxes.story(task_id)
         except MessageNotFound:
             return None  # the name of a mailbox
-        if not deliveries or deliveries[0].message.type is not MessageType.TASK_REQUEST:
-            return None
-        return await self._view(deliveries[0])
+        is_task = story.delivery.message.type is MessageType.TASK_REQUEST
+        return self._task_of(story) if is_task else None
 
     async def _cancel(self, request: talk.CancelTask, context: Context) -> Task:
         name = await self._post.who(request.secret, context)
@@ -373,14 +377,14 @@ class TalkService:
             await self._require(Authority.BOSS, request.secret, context, "cancel others' tasks")
         [delivery, *_] = await self._mailboxes.deliveries(message.id)
         if delivery.state in OVER:
-            raise TaskOver(message.id, (await self._view(delivery)).state)
+            over = self._task_of(await self._mailboxes.story(message.id))
+            raise TaskOver(message.id, over.state)
         current = self._post.working_on(delivery.recipient)
         await self._post.courier.give_up(delivery, f"{name} cancelled it", is_canceled=True)
         if current is not None and current.id == message.id:
             with suppress(ApiError):  # it is cancelled, whatever its agent goes on to do
                 await self._interrupt_agent(delivery.recipient)
-        [delivery, *_] = await self._mailboxes.deliveries(message.id)
-        return await self._view(delivery)
+        return self._task_of(await self._mailboxes.story(message.id))
 
     # --------------------------------------------------------------------------------------- agents
 

@@ -19,7 +19,7 @@ from bullpen.mail.errors import (
     MessageNotFound,
     NobodyListens,
 )
-from bullpen.mail.mailboxes import MAILBOX, Appended, Recovered, Settling, Tell, nobody
+from bullpen.mail.mailboxes import MAILBOX, Appended, Recovered, Settling, Story, Tell, nobody
 from bullpen.mail.receipts import DEAD_LETTERS, IN_FLIGHT, outcome_of_reply, steps
 from bullpen.mail.retries import LEASE_SECONDS, LONGEST_LEASE_SECONDS, ReconnectPolicy
 from bullpen.mail.rows import Rows
@@ -34,6 +34,7 @@ from bullpen.model.messages import Message, encode_message
 
 __all__ = ["MAILBOX_LIMIT", "Ledger", "Rules"]
 
+THREAD_LIMIT = 500  # of messages that are told with one of them
 MAILBOX_LIMIT = 1000  # an agent that takes an hour for each message is months behind by then
 
 _S = ReceiptState
@@ -304,10 +305,7 @@ class Ledger:
 
     def position(self, message_id: str, recipient: str) -> int | None:
         """Return the place in the queue. See `Mailboxes.position`."""
-        delivery = self._find(message_id, recipient)
-        if delivery.state is not _S.QUEUED:
-            return None
-        return self._rows.count_before(delivery) + 1
+        return self._place(self._find(message_id, recipient))
 
     def deliveries(self, message_id: str) -> tuple[Delivery, ...]:
         """Return how far it has come. See `Mailboxes.deliveries`."""
@@ -340,6 +338,15 @@ class Ledger:
             raise MessageNotFound(message_id)
         return tuple(self._rows.thread(thread_id, limit))
 
+    def story(self, message_id: str, recipient: str | None) -> Story:
+        """Return all of that at once. See `Mailboxes.story`."""
+        if recipient is None:
+            delivery = self.deliveries(message_id)[0]
+        else:
+            delivery = self._find(message_id, recipient)
+        thread = self.thread(message_id, THREAD_LIMIT)
+        return Story(delivery, self.receipts(message_id), thread, self._place(delivery))
+
     def log_refusal(self, message: Message, error: str, now: datetime) -> None:
         """Note a refusal. See `Mailboxes.log_refusal`."""
         try:
@@ -349,6 +356,11 @@ class Ledger:
         self._rows.add_log(_entry(message, message.to_agent, size, now, None, error), None)
 
     # --------------------------------------------------------------------------------- helpers
+
+    def _place(self, delivery: Delivery) -> int | None:
+        if delivery.state is not _S.QUEUED:
+            return None
+        return self._rows.count_before(delivery) + 1
 
     def _find(self, message_id: str, recipient: str) -> Delivery:
         delivery = self._rows.find_delivery(message_id, recipient)

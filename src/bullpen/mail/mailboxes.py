@@ -21,7 +21,16 @@ from bullpen.model.deliveries import (
 )
 from bullpen.model.messages import Message
 
-__all__ = ["MAILBOX", "Appended", "Mailboxes", "Recovered", "Settling", "Tell", "nobody"]
+__all__ = [
+    "MAILBOX",
+    "Appended",
+    "Mailboxes",
+    "Recovered",
+    "Settling",
+    "Story",
+    "Tell",
+    "nobody",
+]
 
 MAILBOX = "mailbox"
 """Who says what the mailboxes know by themselves."""
@@ -53,6 +62,18 @@ class Recovered(NamedTuple):
     in_doubt: tuple[Delivery, ...] = ()
     """Deliveries that were being handed over through a door, and are still held: whether anything
     was put in is not known."""
+
+
+class Story(NamedTuple):
+    """All there is to tell of a message in one mailbox, as of one moment."""
+
+    delivery: Delivery
+    receipts: tuple[Receipt, ...]
+    """Every step of the message, in all mailboxes."""
+    thread: tuple[Message, ...]
+    """What it belongs together with."""
+    position: int | None
+    """Its place in the queue, the next being 1; None if it does not wait."""
 
 
 Tell = Callable[[Delivery], Message | None]
@@ -218,6 +239,12 @@ class Mailboxes(Protocol):
 
     async def thread(self, message_id: str, *, limit: int = 500) -> tuple[Message, ...]:
         """Return the messages that belong together by `reply_to`, in order.
+
+        Raises as `deliveries` does.
+        """
+
+    async def story(self, message_id: str, recipient: str | None = None) -> Story:
+        """Return all of that at once, of one mailbox or of the first that got the message.
 
         Raises as `deliveries` does.
         """

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from bullpen.mail.ledger import Ledger, Rules
-from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling, Tell, nobody
+from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling, Story, Tell, nobody
 from bullpen.mail.receipts import OPEN, OPEN_TASK
 from bullpen.mail.retries import LEASE_SECONDS
 from bullpen.model.deliveries import (
@@ -123,6 +123,9 @@ class MemoryMailboxes(Mailboxes):
 
     async def thread(self, message_id: str, *, limit: int = 500) -> tuple[Message, ...]:
         return self._ledger.thread(message_id, limit)
+
+    async def story(self, message_id: str, recipient: str | None = None) -> Story:
+        return self._ledger.story(message_id, recipient)
 
     async def subscribe(self, topic: str, agent: str) -> None:
         self._rows.subscribe(topic, agent)

@@ -10,7 +10,7 @@ from sqlite3 import Connection
 from typing import TypeVar
 
 from bullpen.mail.ledger import Ledger, Rules
-from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling, Tell, nobody
+from bullpen.mail.mailboxes import Appended, Mailboxes, Recovered, Settling, Story, Tell, nobody
 from bullpen.mail.retries import LEASE_SECONDS
 from bullpen.model.deliveries import (
     CommunicationLog,
@@ -145,6 +145,9 @@ class SqliteMailboxes(Mailboxes):
 
     async def thread(self, message_id: str, *, limit: int = 500) -> tuple[Message, ...]:
         return await self._read(lambda ledger: ledger.thread(message_id, limit))
+
+    async def story(self, message_id: str, recipient: str | None = None) -> Story:
+        return await self._read(lambda ledger: ledger.story(message_id, recipient))
 
     async def subscribe(self, topic: str, agent: str) -> None:
         await self._writes.write(lambda connection: MailRows(connection).subscribe(topic, agent))
