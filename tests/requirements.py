@@ -612,6 +612,7 @@ _TERMINAL = {
     "a2a:elsewhere": "Another address than loopback is served with TLS and a token, or not.",
     "a2a:errors": "No error tells of a file or a secret.",
     "a2a:push": "Who asked for it is told by post how a task ends, also after a restart.",
+    "a2a:deltas": "What an agent says is streamed as it says it, and the stream has its answer.",
     "a2a:ports": "An agent's port is served by the daemon there is, and held without one.",
     "S-140": "It is in the registry before it is started.",
     "S-141": "It can be started without a terminal.",
@@ -750,6 +751,7 @@ _MESSAGES = {
     "door:opencode": "A message becomes one of the session that opencode's terminal shows.",
     "door:draft": "What a user is typing stays as it is.",
     "door:answer": "The answer is what was said last in the turn, whole; a failure is none.",
+    "door:pieces": "What is said is told while it is said: in order, once, and nothing else.",
     "door:approval": "What a program asks its user is never answered by a door.",
     "door:lost": "Of a message whose server was lost nothing is claimed that is not known.",
     # The message

@@ -1,10 +1,10 @@
-"""What an agent program tells of its turns: that one began with a prompt, or ended with a text."""
+"""What an agent program tells of its turns: how one began, what is said in it, how it ended."""
 
 from enum import StrEnum
 
 import msgspec
 
-__all__ = ["Turn", "TurnEnd"]
+__all__ = ["Turn", "TurnEnd", "Utterance"]
 
 
 class TurnEnd(StrEnum):
@@ -32,3 +32,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     thinking: str = ""
     session_id: str = ""
     turn_id: str = ""
+
+
+class Utterance(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent says in a turn that has not ended: perhaps a piece of its answer."""
+
+    text: str
+    turn_id: str = ""
+    is_new: bool = False
+    """It begins something: what was said in the turn before it was said on the way."""

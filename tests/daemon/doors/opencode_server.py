@@ -102,6 +102,15 @@ class FakeOpencode:
         info = {"id": spoken, "role": "assistant", "parentID": mark, "finish": finish}
         self._message(session_id, info)
 
+    def say(self, session_id: str, spoken: str, *pieces: str, kind: str = "text") -> None:
+        """Have the model say a part of an answer in pieces, and then have it whole."""
+        part_id = f"prt_{next(self._numbers)}"
+        self._part(session_id, spoken, type=kind, text="", id=part_id)
+        for each in pieces:
+            piece = {"messageID": spoken, "partID": part_id, "field": "text", "delta": each}
+            self.tell("message.part.delta", session_id, **piece)
+        self._part(session_id, spoken, type=kind, text="".join(pieces), id=part_id)
+
     def idle(self, session_id: str) -> None:
         self.statuses.pop(session_id, None)
         for _ in range(2):  # it is told more than once

@@ -8,7 +8,7 @@ from bullpen.mail.doors import Door, Handover
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.messages import Message
 from bullpen.model.states import Activity
-from bullpen.model.turns import Turn, TurnEnd
+from bullpen.model.turns import Turn, TurnEnd, Utterance
 
 AGENT = "codex"
 SECONDS = 60.0
@@ -40,12 +40,17 @@ class Ear:
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
+        self.said: list[Utterance] = []
         self.activities: list[tuple[Activity, bool]] = []
         self.steps: list[tuple[ReceiptState, Evidence]] = []
         self._stirred = asyncio.Event()
 
     def on_turn(self, _agent: str, turn: Turn) -> None:
         self.turns.append(turn)
+        self._stirred.set()
+
+    def on_said(self, _agent: str, said: Utterance) -> None:
+        self.said.append(said)
         self._stirred.set()
 
     def on_activity(self, _agent: str, activity: Activity, is_ready: bool) -> None:
@@ -62,6 +67,11 @@ class Ear:
     @property
     def ends(self) -> list[tuple[TurnEnd, str]]:
         return [(each.end, each.text) for each in self.turns if each.end is not None]
+
+    @property
+    def pieces(self) -> list[str]:
+        """What was said, each piece; one that begins anew with a bar before it."""
+        return [f"|{each.text}" if each.is_new else each.text for each in self.said]
 
     @property
     def prompts(self) -> list[str]:

@@ -27,7 +27,7 @@ LIMITED = {"message": "too much", "codexErrorInfo": "usageLimitExceeded"}
 
 @asynccontextmanager
 async def doorway(ear: Ear, **options: Any) -> AsyncIterator[CodexDoor]:
-    given: dict[str, Any] = {"settle_seconds": 0.0} | options
+    given: dict[str, Any] = {"settle_seconds": 0.0, "on_said": ear.on_said} | options
     door = CodexDoor(ear.on_turn, ear.on_activity, now, **given)
     try:
         yield door
@@ -110,6 +110,47 @@ async def test_the_answer_is_the_last_thing_said_and_whole(home: Path) -> None:
         await ear.until(lambda: bool(ear.ends))
         assert ear.ends == [(TurnEnd.DONE, whole)]
         assert ear.turns[-1].thinking == "hm\n\naha"
+
+
+@pytest.mark.requirement("door:pieces")
+async def test_what_is_said_is_told_piece_by_piece_and_nothing_but_that(home: Path) -> None:
+    async with opened(home) as (codex, door, ear):
+        await ear.hand_over(door, "go")
+        codex.think("t1", "hm")
+        codex.begin("t1", phase="commentary")
+        codex.say("t1", "I shall look")
+        codex.finish("t1")
+        for texts in (("look", "ing"), ("it ", "", "is\n", "fine")):
+            codex.begin("t1")
+            for each in texts:
+                codex.say("t1", each)
+            codex.finish("t1")
+        codex.answer("t1", "at once")
+        codex.end("t1")
+        await ear.until(lambda: bool(ear.ends))
+        assert ear.pieces == ["|look", "ing", "|it ", "is\n", "fine", "|at once"]
+        assert {each.turn_id for each in ear.said} == {ear.turns[-1].turn_id}
+        assert ear.ends == [(TurnEnd.DONE, "at once")]
+
+
+@pytest.mark.requirement("door:pieces")
+async def test_a_piece_whose_beginning_was_not_heard_is_not_told(home: Path) -> None:
+    async with opened(home) as (codex, door, ear):
+        await ear.hand_over(door, "go")
+        codex.begin("t1")
+        codex.say("t1", "one ")
+        await ear.until(lambda: bool(ear.said))
+        codex.drop()
+        await ear.until(lambda: door.is_open(AGENT) == LOST)
+        await ear.until(lambda: door.is_open(AGENT) == WORKING)
+        await eventually(lambda: len(codex.asked("thread/turns/list")) > 1)
+        codex.say("t1", "two")
+        codex.finish("t1")
+        codex.end("t1")
+        await ear.until(lambda: bool(ear.ends))
+        assert ear.ends == [(TurnEnd.DONE, "one two")]
+        assert "two" not in ear.pieces
+        assert ear.pieces[-1] == "|one two"
 
 
 @pytest.mark.requirement("door:answer")
@@ -401,7 +442,7 @@ async def test_a_server_that_just_started_is_left_to_the_terminal_first(home: Pa
         assert now().timestamp() - made >= 0.5
         [introduced] = codex.asked("initialize")
         unwanted = introduced["capabilities"]["optOutNotificationMethods"]
-        assert "item/agentMessage/delta" in unwanted
+        assert "item/reasoning/textDelta" in unwanted
 
 
 async def test_closing_leaves_nothing_and_nobody_waiting(home: Path) -> None:

@@ -29,7 +29,7 @@ BROKEN = {"name": "APIError", "data": {"message": "broken", "statusCode": 400}}
 
 @asynccontextmanager
 async def doorway(ear: Ear, **options: Any) -> AsyncIterator[OpencodeDoor]:
-    door = OpencodeDoor(ear.on_turn, ear.on_activity, now, **options)
+    door = OpencodeDoor(ear.on_turn, ear.on_activity, now, on_said=ear.on_said, **options)
     try:
         yield door
     finally:
@@ -329,3 +329,27 @@ async def test_closing_leaves_nothing_and_nobody_waiting() -> None:
         assert (await handing).outcome is Handed.UNSURE
         assert not door.reaches(AGENT)
         assert await ear.hand_over(door, "hello") == Handover(Handed.GONE, "its server is gone")
+
+
+@pytest.mark.requirement("door:pieces")
+async def test_what_is_said_is_told_piece_by_piece_and_nothing_but_that() -> None:
+    async with opened() as (fake, door, ear):
+        fake.is_working = False
+        handing = asyncio.create_task(ear.hand_over(door, "go"))
+        await eventually(lambda: bool(prompts(fake)))
+        [(path, body)] = prompts(fake)
+        session_id, mark = path.split("/")[2], body["messageID"]
+        on_the_way = fake.work(session_id, mark)
+        fake.say(session_id, on_the_way, "h", "m", kind="reasoning")
+        fake.say(session_id, on_the_way, "I shall ", "look")
+        spoken = fake.work(session_id, mark)
+        fake.say(session_id, spoken, "it ", "is", " fine")
+        fake.say(session_id, spoken, "really")
+        info = {"id": spoken, "role": "assistant", "parentID": mark, "finish": "stop"}
+        fake._message(session_id, info)
+        fake.idle(session_id)
+        await ear.until(lambda: bool(ear.ends))
+        assert await handing == TAKEN
+        assert ear.pieces == ["|I shall ", "look", "|it ", "is", " fine", "\nreally"]
+        assert ear.ends == [(TurnEnd.DONE, "it is fine\nreally")]
+        assert {each.turn_id for each in ear.said} == {mark}

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from bullpen.model.turns import Turn
+from bullpen.model.turns import Turn, Utterance
 
 __all__ = ["Sign", "TurnNews"]
 
@@ -30,3 +30,5 @@ class TurnNews(msgspec.Struct, frozen=True, kw_only=True):
     """By what who said it marked what was said; empty if it did not."""
     turn: Turn | None = None
     """What is to be told of it."""
+    said: Utterance | None = None
+    """What the agent says in it, while it says it."""

@@ -14,7 +14,7 @@ from bullpen.daemon.doors.handing import CONFIRM_SECONDS, Handing
 from bullpen.mail.doors import Handed, Handover, Note, Rung
 from bullpen.model.deliveries import Delivery
 from bullpen.model.states import Activity
-from bullpen.model.turns import Turn
+from bullpen.model.turns import Turn, Utterance
 
 __all__ = ["Known", "Link", "ServedDoor"]
 
@@ -70,10 +70,10 @@ class Known(Generic[L]):
 class ServedDoor(ABC, Generic[L]):
     """A door to every agent whose program serves us.
 
-    `on_turn` is told of every turn of an agent, whoever began it; `on_activity` what the agent is
-    doing, and whether it can be given a message, whenever one of them changes. Both are called in
-    order and must not wait. `confirm_seconds` is how long a message that was taken is watched for
-    being seen.
+    `on_turn` is told of every turn of an agent, whoever began it; `on_said` what is said in it;
+    `on_activity` what the agent is doing, and whether it can be given a message, whenever one of
+    them changes. All are called in order and must not wait. `confirm_seconds` is how long a message
+    that was taken is watched for being seen.
     """
 
     server = "its server"
@@ -85,11 +85,13 @@ class ServedDoor(ABC, Generic[L]):
         on_activity: Callable[[str, Activity, bool], None],
         now: Callable[[], datetime],
         *,
+        on_said: Callable[[str, Utterance], None] = lambda *_: None,
         confirm_seconds: float = CONFIRM_SECONDS,
         **link_options: Any,
     ) -> None:
         self._on_turn = on_turn
         self._on_activity = on_activity
+        self._on_said = on_said
         self._now = now
         self._confirm_seconds = confirm_seconds
         self._link_options = link_options
@@ -175,6 +177,8 @@ class ServedDoor(ABC, Generic[L]):
             known.handing.hear(news)
         if news.turn is not None:
             self._on_turn(agent, news.turn)
+        if news.said is not None:
+            self._on_said(agent, news.said)
 
     def _look(self, agent: str) -> None:
         known = self._agents.get(agent)

@@ -8,7 +8,7 @@ is said by the test:
     async with SharedCodex(path) as codex:
         codex.start_thread("t1")        # as the terminal does
         codex.say_as_user("t1", "hi")   # typed there
-        codex.answer("t1", "hello")     # the agent says it
+        codex.answer("t1", "hello")     # the agent says it; `begin`, `say` and `finish` in pieces
         codex.end("t1")                 # ... and is done
 """
 
@@ -142,6 +142,26 @@ class SharedCodex:
         """Have the agent say something."""
         self._item(thread_id, type="agentMessage", text=message, phase=phase)
 
+    def begin(self, thread_id: str, phase: str | None = None) -> None:
+        """Have the agent begin to say something."""
+        item = {"id": f"item-{next(self._numbers)}", "type": "agentMessage", "phase": phase}
+        turn = self._turns[thread_id][-1]
+        turn["items"].append(item | {"text": ""})
+        self._tell("item/started", thread_id, turnId=turn["id"], item=turn["items"][-1])
+
+    def say(self, thread_id: str, piece: str) -> None:
+        """Have the agent go on with what it says."""
+        turn = self._turns[thread_id][-1]
+        item = turn["items"][-1]
+        item["text"] += piece
+        told = {"turnId": turn["id"], "itemId": item["id"], "delta": piece}
+        self._tell("item/agentMessage/delta", thread_id, **told)
+
+    def finish(self, thread_id: str) -> None:
+        """Have the agent end what it says."""
+        turn = self._turns[thread_id][-1]
+        self._tell("item/completed", thread_id, turnId=turn["id"], item=turn["items"][-1])
+
     def think(self, thread_id: str, thought: str) -> None:
         """Have the agent think."""
         self._item(thread_id, type="reasoning", summary=[thought], content=[])
@@ -154,6 +174,10 @@ class SharedCodex:
         for peer in self._joined.get(thread_id, []):
             asking = peer.request("item/commandExecution/requestApproval", params, timeout=None)
             self.questions.append(asyncio.ensure_future(asking))
+
+    def is_running(self, thread_id: str) -> bool:
+        """Whether a turn runs in a thread."""
+        return self._running(thread_id) is not None
 
     def end(self, thread_id: str, status: str = "completed", error: Any = None) -> None:
         """End the turn that runs."""

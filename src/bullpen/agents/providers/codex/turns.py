@@ -1,8 +1,9 @@
 """What an app server tells of the turns in threads one takes part in.
 
 A turn begins with what somebody said, and may get more of that while it runs. What the agent says
-comes whole when it is said (`item/completed`); the last of it is the answer, what came before was
-said on the way. Each beginning and each end is told once, whether it is heard or looked up later.
+comes in pieces while it is said, and whole when it was (`item/completed`); the last of it is the
+answer, what came before was said on the way. Each beginning and each end is told once, whether it
+is heard or looked up later; each piece once, and only if the beginning of it was heard.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,7 +15,7 @@ from bullpen.agents.providers.codex.facts import mapping, text
 from bullpen.agents.providers.codex.failures import failed_turn
 from bullpen.agents.providers.turn_news import Sign, TurnNews
 from bullpen.model.messages import MAX_THINKING_BYTES
-from bullpen.model.turns import Turn, TurnEnd
+from bullpen.model.turns import Turn, TurnEnd, Utterance
 
 __all__ = [
     "BY",
@@ -44,11 +45,10 @@ MOST_THOUGHTS: Final = (
     MAX_THINKING_BYTES // 4
 )  # characters: as many as fit however they are written
 
-# What is said piece by piece is said whole later, and what a turn costs is nothing to us.
+# What is done and thought piece by piece is told whole later; what a turn costs is nothing to us.
 UNWANTED: Final = (
     "account/rateLimits/updated",
     "command/exec/outputDelta",
-    "item/agentMessage/delta",
     "item/commandExecution/outputDelta",
     "item/commandExecution/terminalInteraction",
     "item/fileChange/outputDelta",
@@ -75,6 +75,10 @@ class _Open(msgspec.Struct):
     answer: str | None = None
     is_commentary: bool = True
     thinking: str = ""
+    saying: str = ""
+    """The item in which something is being said that may be the answer."""
+    has_begun: bool = False
+    """Whether a piece of it was told."""
 
 
 class TurnReader:
@@ -116,7 +120,16 @@ class TurnReader:
                 if not thread_id or not turn_id or turn_id in self._ended:
                     return None
                 return self._take(thread_id, turn_id, item, is_whole=method == "item/completed")
+            case "item/agentMessage/delta":
+                piece = (text(said.get("turnId")), text(said.get("itemId")), said.get("delta"))
+                return self._say(thread_id, *piece)
         return None
+
+    def _say(self, thread_id: str, turn_id: str, item_id: str, piece: object) -> TurnNews | None:
+        turn = self._open.get(turn_id)
+        if turn is None or not item_id or turn.saying != item_id or not isinstance(piece, str):
+            return None
+        return _said_in(turn, thread_id, turn_id, piece) if piece else None
 
     def recall(
         self,
@@ -173,6 +186,14 @@ class TurnReader:
             is_commentary = item.get("phase") == _COMMENTARY
             if turn.is_commentary or not is_commentary:
                 turn.answer, turn.is_commentary = text(item.get("text")), is_commentary
+            is_told = turn.saying == text(item.get("id")) and turn.has_begun
+            turn.saying, turn.has_begun = "", False
+            whole = "" if is_commentary or is_told else text(item.get("text"))
+            if whole:
+                return _said_in(turn, thread_id, turn_id, whole)
+        elif kind == "agentMessage":
+            turn.saying = "" if item.get("phase") == _COMMENTARY else text(item.get("id"))
+            turn.has_begun = False
         elif kind == "reasoning" and is_whole:
             turn.thinking = "\n\n".join(filter(None, [turn.thinking, _thoughts(item)]))
             turn.thinking = turn.thinking[:MOST_THOUGHTS]
@@ -245,6 +266,12 @@ def start_params(thread_id: str, message: str, client_id: str) -> dict[str, Any]
 
 def _news(sign: Sign, thread_id: str, turn_id: str, **more: Any) -> TurnNews:
     return TurnNews(sign=sign, session_id=thread_id, turn_id=turn_id, **more)
+
+
+def _said_in(turn: _Open, thread_id: str, turn_id: str, piece: str) -> TurnNews:
+    said = Utterance(text=piece, turn_id=turn_id, is_new=not turn.has_begun)
+    turn.has_begun = True
+    return _news(Sign.WORKING, thread_id, turn_id, said=said)
 
 
 def _note(table: dict[str, None], key: str) -> None:

@@ -1,9 +1,10 @@
 """What opencode's server tells of its sessions while somebody follows its events.
 
 A message of the user begins a turn, and each answer of the model names the message it answers. What
-was said comes whole, part by part (`message.part.updated`), the answer being the parts of the last
-message; a turn is over when its session is idle. One that was given to a busy session is answered
-in the same run. Sessions of subagents belong to a turn of their parent and have none of their own.
+was said comes piece by piece (`message.part.delta`), and each part whole (`message.part.updated`),
+the answer being the parts of the last message; a turn is over when its session is idle. One that
+was given to a busy session is answered in the same run. Sessions of subagents belong to a turn of
+their parent and have none of their own.
 """
 
 from collections.abc import Collection, Iterable
@@ -14,7 +15,7 @@ import msgspec
 from bullpen.agents.providers.turn_news import Sign, TurnNews
 from bullpen.agents.providers.values import clip, mapping, text
 from bullpen.model.messages import MAX_THINKING_BYTES
-from bullpen.model.turns import Turn, TurnEnd
+from bullpen.model.turns import Turn, TurnEnd, Utterance
 
 __all__ = [
     "BY",
@@ -52,6 +53,8 @@ class _Spoken(msgspec.Struct):
     error: Any = None
     texts: dict[str, str] = msgspec.field(default_factory=dict)
     thoughts: dict[str, str] = msgspec.field(default_factory=dict)
+    told: str = ""
+    """What was told of its text, while it was said."""
 
     @property
     def text(self) -> str:
@@ -110,6 +113,8 @@ class SessionReader:
             return self._message(session_id, mapping(said.get("info")))
         elif kind == "message.part.updated":
             return self._part(session_id, mapping(said.get("part")))
+        elif kind == "message.part.delta":
+            return self._piece(session_id, said)
         elif kind == "session.error":
             self._fail(session_id, said.get("error"))
         elif kind == "session.status":
@@ -195,7 +200,19 @@ class SessionReader:
             table = {"text": spoken.texts, "reasoning": spoken.thoughts}.get(kind)
             if table is not None:
                 _note(table, text(part.get("id")), said)
+                return _tell_said(spoken)
         return []
+
+    def _piece(self, session_id: str, said: dict[str, Any]) -> list[TurnNews]:
+        """Take a piece of a part whose beginning was heard."""
+        spoken = self._spoken.get(text(said.get("messageID")))
+        part_id = text(said.get("partID"))
+        if spoken is None or said.get("field") != "text" or spoken.session_id != session_id:
+            return []
+        table = spoken.texts if part_id in spoken.texts else spoken.thoughts
+        if part_id in table:
+            table[part_id] += text(said.get("delta"))
+        return _tell_said(spoken)
 
     def _fail(self, session_id: str, error: object) -> None:
         """Note an error that may not be said of the message as well."""
@@ -307,6 +324,18 @@ def _how(spoken: _Spoken) -> tuple[TurnEnd, str]:
     said = clip(data.get("message")) or clip(error.get("name")) or "opencode did not say why"
     is_limit = data.get("statusCode") == TOO_MANY_REQUESTS
     return (TurnEnd.RATE_LIMITED if is_limit else TurnEnd.FAILED), said
+
+
+def _tell_said(spoken: _Spoken) -> list[TurnNews]:
+    """Tell what was said in a message since that was last told."""
+    whole, told = spoken.text, spoken.told
+    if whole == told:
+        return []
+    spoken.told = whole
+    is_new = not told or not whole.startswith(told)
+    piece = whole if is_new else whole[len(told) :]
+    said = Utterance(text=piece, turn_id=spoken.turn_id, is_new=is_new)
+    return [_news(Sign.WORKING, spoken.session_id, spoken.turn_id, said=said)]
 
 
 def _news(sign: Sign, session_id: str, turn_id: str, **more: Any) -> TurnNews:
