@@ -12,6 +12,7 @@ from bullpen.connection import Connection, SocketTransport
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.states import Activity
 from bullpen.model.tasks import TaskState
+from bullpen.model.turns import Utterance
 from tests.daemon.harness import Clock, Peer, RefusedError, event, running_daemon, settings, until
 from tests.daemon.wrapping import wrapped
 
@@ -511,7 +512,7 @@ async def test_who_watches_a_task_is_told_of_everything_that_becomes_of_it(home:
             await shown(lambda it: it and it[-1].state is TaskState.WORKING)
             await agent.tell(Activity.WAITING_APPROVAL, is_ready=False)
             await shown(lambda it: it[-1].state is TaskState.INPUT_REQUIRED)
-            daemon.post.hear_output("codex", "half of it")
+            daemon.post.hear_said("codex", Utterance(text="half of it"))
             await shown(lambda it: "half of it" in it)
             await agent.answer(typed, "an answer")
             await shown(lambda it: it[-1] != "half of it" and it[-1].text == "an answer")

@@ -342,12 +342,19 @@ class TaskChanged(TypedNotification):
 
 
 class TaskOutput(TypedNotification):
-    """What an agent says while it works on a task that is watched, before the answer is whole."""
+    """What an agent says while it works on a task that is watched, before the answer is whole.
+
+    It is told in order, and from its beginning to who begins to watch: so some of it may be told
+    again, and what is missing was dropped. The answer is told by `task.changed`, whatever was said.
+    """
 
     METHOD = "task.output"
     task_id: str
     text: str
-    """What was added since the last time."""
+    at: int = 0
+    """How many characters of what the agent says now stand before it."""
+    number: int = 1
+    """Counted up when the agent begins anew: what it said before it said on the way."""
 
 
 # ------------------------------------------------------------------------------------------- agents

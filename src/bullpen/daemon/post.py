@@ -41,6 +41,7 @@ from bullpen.mail.office import PostOffice
 from bullpen.mail.policy import USER, Policy, RateLimit
 from bullpen.mail.policy_file import read_policy
 from bullpen.mail.receipts import outcome_of_reply
+from bullpen.mail.sayings import Piece, Sayings
 from bullpen.mail.signals import Signals
 from bullpen.mail.sqlite import SqliteMailboxes
 from bullpen.mail.tasks import asks
@@ -49,7 +50,7 @@ from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.messages import Message, MessageType, message_size
 from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity
-from bullpen.model.turns import Turn, TurnEnd
+from bullpen.model.turns import Turn, TurnEnd, Utterance
 from bullpen.model.views import AgentState
 from bullpen.store.identities import Identities
 from bullpen.store.store import Store
@@ -147,7 +148,8 @@ class Post:
         )
         door = PtyDoor(self.wrappers, start_seconds=self.timeouts.start)
         self.courier.add_door(door)
-        self.on_output: Callable[[str, str], None] = lambda *_: None
+        self.sayings = Sayings()
+        self.on_said: Callable[[str, Piece], None] = lambda *_: None
         """Told what is said while a task is worked on, by the task's id."""
 
     @classmethod
@@ -280,10 +282,13 @@ class Post:
             wrapper.sessions.add(key)
             self.wrapper_changed(wrapper)
 
-    def hear_output(self, agent: str, text: str) -> None:
-        """Take what an agent says while it works."""
-        if (current := self.working_on(agent)) is not None:
-            self.on_output(current.id, text)
+    def hear_said(self, agent: str, said: Utterance) -> None:
+        """Take what an agent says while it works, if it says that of the message it has."""
+        has = self.courier.outcomes.in_hand.get(agent)
+        if has is None or (said.turn_id and said.turn_id != has.turn_id):
+            return  # somebody else has asked for it
+        if (piece := self.sayings.hear(agent, has.message.id, said)) is not None:
+            self.on_said(has.message.id, piece)
 
     def hear_on_sight(self, agent: str, turn: Turn) -> None:
         """Take what a screen shows of a turn, which says nothing of who else would tell."""

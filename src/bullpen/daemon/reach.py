@@ -28,7 +28,7 @@ from bullpen.model.deliveries import Delivery
 from bullpen.model.messages import Message
 from bullpen.model.observations import Origin
 from bullpen.model.states import Activity, Provider
-from bullpen.model.turns import Turn
+from bullpen.model.turns import Turn, Utterance
 from bullpen.model.views import PaneState
 from bullpen.observe.snapshot import Rules
 
@@ -51,15 +51,16 @@ class Reach:
         self._ears = Ears(post.hear)
         self._wake = WakeDoor(activity_of=post.contacts.activity, on_change=post.wake)
         self._drain = DrainDoor(has_mail=self._has_mail, on_change=post.wake)
-        self._codex = CodexDoor(post.hear, self._note_activity, post.now)
-        self._opencode = OpencodeDoor(post.hear, self._note_activity, post.now)
+        heard = (post.hear, self._note_activity, post.now)
+        self._codex = CodexDoor(*heard, on_said=post.hear_said)
+        self._opencode = OpencodeDoor(*heard, on_said=post.hear_said)
         self._tmux = TmuxDoor(self._unwrapped_pane, rules, post.hear_on_sight)
         self._external = ExternalDoor(
             post.elsewhere,
             is_ours=post.contacts.is_ours,
             on_turn=post.hear,
             on_step=post.courier.note_step,
-            on_output=post.hear_output,
+            on_output=lambda name, text: post.hear_said(name, Utterance(text=text)),
             on_change=lambda name: post.changed([name]),
             thread_of=self._thread_of,
         )
@@ -218,5 +219,6 @@ class Reach:
         """Follow an agent no more: what it was given is over."""
         self._tmux.forget(agent)
         self._external.forget(agent)
+        self._post.sayings.forget(agent)
         if (reading := self._reading.pop(agent, None)) is not None:
             reading.cancel()

@@ -58,9 +58,9 @@ class TalkService:
         self._office = post.office
         self._contacts = post.contacts
         self._wrappers = post.wrappers
-        self.watch = TaskWatch(self._find_task)
+        self.watch = TaskWatch(self._find_task, post.sayings.so_far)
         post.signals.on_told = self.watch.changed
-        post.on_output = self.watch.said
+        post.on_said = self.watch.said
 
     def requests(self) -> dict[type[TypedRequest[Any]], Handler]:
         """Return how each request is answered."""

@@ -1,6 +1,7 @@
 """Telling those who watch tasks what becomes of them.
 
-Changes of one task that come quickly are told as one: the last. Who does not read is let go of.
+Changes of one task that come quickly are told as one: the last; and so is what an agent says in
+small pieces. Who does not read is let go of.
 """
 
 import asyncio
@@ -9,26 +10,34 @@ from collections.abc import Awaitable, Callable
 
 from bullpen.api.talk import TaskChanged, TaskOutput, WatchTasks
 from bullpen.connection import Connection, ConnectionClosed, Context, TypedNotification
+from bullpen.mail.sayings import Piece, joined
 from bullpen.model.tasks import Task
 
 __all__ = ["TaskWatch"]
 
 SEND_SECONDS = 5.0  # for a peer that does not read
 MOST_WAITING = 10_000  # of changes to be told
+SAY_SECONDS = 0.05  # between two pieces of what is said
 
 View = Callable[[str], Awaitable[Task | None]]
 """Returns a task by its id; None if there is none."""
+SoFar = Callable[[str], Piece | None]
+"""Returns what was said of a task by its id; None if that is nothing."""
 
 
 class TaskWatch:
     """Everybody who watches tasks."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, so_far: SoFar = lambda _: None) -> None:
         self._view = view
+        self._so_far = so_far
         self._by_task: dict[str, set[Connection]] = {}
         self._by_agent: dict[str, set[Connection]] = {}
         self._changed: dict[str, None] = {}
-        self._said: list[tuple[str, str]] = []
+        self._said: dict[str, Piece] = {}
+        self._say_at = 0.0  # not before
+        self._is_awaited = False  # that time
+        self._is_due = False
         self._is_new = asyncio.Event()
 
     def watch(self, request: WatchTasks, context: Context) -> bool:
@@ -46,6 +55,8 @@ class TaskWatch:
             connection.on_close(lambda _: self._forget(connection))
             for key in request.task_ids:
                 self.changed(key)  # how it is now, first
+                if (piece := self._so_far(key)) is not None:
+                    self.said(key, piece)
         return True
 
     def changed(self, task_id: str) -> None:
@@ -56,27 +67,43 @@ class TaskWatch:
                 del self._changed[next(iter(self._changed))]
             self._is_new.set()
 
-    def said(self, task_id: str, text: str) -> None:
+    def said(self, task_id: str, piece: Piece) -> None:
         """Learn what an agent says while it works on a task."""
-        if (self._by_task or self._by_agent) and len(self._said) < MOST_WAITING:
-            self._said.append((task_id, text))
-            self._is_new.set()
+        if task_id not in self._by_task:
+            return  # who comes later is told all of it
+        self._said[task_id] = joined(self._said.get(task_id), piece)
+        if not self._is_awaited:
+            self._is_awaited = True
+            loop = asyncio.get_running_loop()
+            loop.call_at(max(self._say_at, loop.time()), self._say)
+
+    def _say(self) -> None:
+        self._is_due, self._is_awaited = True, False
+        self._is_new.set()
 
     async def run(self) -> None:
         """Tell until cancelled."""
         while True:
             await self._is_new.wait()
             self._is_new.clear()
-            said, self._said = self._said, []
-            for task_id, text in said:
-                await self._tell(self._watchers(task_id, ""), TaskOutput(task_id, text))
+            if self._is_due:
+                self._is_due = False
+                self._say_at = asyncio.get_running_loop().time() + SAY_SECONDS
+                for task_id in list(self._said):
+                    await self._tell_said(task_id)
             while self._changed:
                 task_id = next(iter(self._changed))
                 del self._changed[task_id]
                 if task_id not in self._by_task and not self._by_agent:
                     continue
                 if (task := await self._view(task_id)) is not None:
+                    await self._tell_said(task_id)
                     await self._tell(self._watchers(task_id, task.recipient), TaskChanged(task))
+
+    async def _tell_said(self, task_id: str) -> None:
+        if (piece := self._said.pop(task_id, None)) is not None:
+            output = TaskOutput(task_id, piece.text, piece.at, piece.number)
+            await self._tell(self._by_task.get(task_id, set()), output)
 
     def _watchers(self, task_id: str, agent: str) -> set[Connection]:
         return self._by_task.get(task_id, set()) | self._by_agent.get(agent, set())

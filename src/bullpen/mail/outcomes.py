@@ -108,7 +108,10 @@ class Outcomes:
         if self._tasks is None:
             self._unheard.append((agent, turn))
         elif (in_hand := self.in_hand.get(agent)) is not None:
-            self._spawn(agent, self._hear(agent, in_hand, turn))
+            is_its = turn.prompt is not None and is_about(turn.prompt, in_hand.message)
+            if is_its:
+                in_hand.turn_id = turn.turn_id  # at once: what is said next is said of it
+            self._spawn(agent, self._hear(agent, in_hand, turn, is_its=is_its))
 
     def _spawn(self, agent: str, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside an agent's worker; what befalls it is nobody else's business."""
@@ -124,10 +127,9 @@ class Outcomes:
         else:
             self._tasks.create_task(guarded(), name=f"courier:{agent}:turn")
 
-    async def _hear(self, agent: str, in_hand: InHand, turn: Turn) -> None:
-        if turn.prompt is not None and is_about(turn.prompt, in_hand.message):
+    async def _hear(self, agent: str, in_hand: InHand, turn: Turn, *, is_its: bool) -> None:
+        if is_its:
             in_hand.is_unsure = False
-            in_hand.turn_id = turn.turn_id
             evidence = Evidence(turn.by, "a turn began with it", _where(turn))
             await self.record(in_hand, _S.SEEN, evidence)
         if turn.end is not None:

@@ -11,7 +11,6 @@ told by its scopes, and asked here; whose task it is, and the rules of the room,
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
@@ -28,13 +27,13 @@ from bullpen.model.external import ExternalAgent
 from bullpen.model.messages import Priority
 from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task, TaskState
+from bullpen.servers.a2a.watchers import Output, Watcher
 
 __all__ = ["ANONYMOUS", "PEER", "Caller", "OpenClient", "Output", "Room", "Scope"]
 
 PEER = "a2a"
 """The name of a peer that has none; that of one with a token is `a2a:` and the token's."""
 
-MOST_UNREAD = 1000  # of what one watcher is told; then it is told how things stand instead
 MARGIN_SECONDS = 5.0  # beyond what the daemon was asked to wait at most
 SEND_SECONDS = 30.0
 
@@ -83,12 +82,6 @@ ANONYMOUS = Caller()
 """Somebody on this machine, under our own user."""
 
 
-class Output(msgspec.Struct, frozen=True):
-    """What an agent has said since the last time, before its answer is whole."""
-
-    text: str
-
-
 class Room:
     """The daemon, for A2A peers. Made by `open`.
 
@@ -101,7 +94,7 @@ class Room:
         self._group = group
         self._clients: dict[tuple[str, bool], asyncio.Future[Client]] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self._watchers: dict[str, set[_Watcher]] = {}
+        self._watchers: dict[str, set[Watcher]] = {}
 
     @classmethod
     @asynccontextmanager
@@ -281,14 +274,15 @@ class Room:
     async def watch(self, task_id: str) -> AsyncGenerator[Task | Output, None]:
         """Yield a task as it is, and then what its agent says and each change, to its end.
 
-        It ends after a task that is over has been yielded. Who reads slowly is told how things
-        stand, and not all that was said in between. To be closed by who leaves it early.
+        It ends after a task that is over has been yielded. What the agent says is told from its
+        beginning, each of it once; who reads slowly is told more at a time, and how things stand
+        instead of each change. To be closed by who leaves it early.
 
         Raises:
             ApiError: there is no such task (`MESSAGE_NOT_FOUND`).
             DaemonUnavailable: it is gone.
         """
-        watcher = _Watcher()
+        watcher = Watcher()
         watchers = self._watchers.setdefault(task_id, set())
         watchers.add(watcher)
         try:
@@ -329,13 +323,11 @@ class Room:
 
     def _hear(self, told: talk.TaskChanged | talk.TaskOutput) -> None:
         if isinstance(told, talk.TaskChanged):
-            task_id = told.task.id
-            news: Task | Output = told.task
+            for watcher in self._watchers.get(told.task.id, ()):
+                watcher.put(told.task)
         else:
-            task_id = told.task_id
-            news = Output(told.text)
-        for watcher in self._watchers.get(task_id, ()):
-            watcher.put(news)
+            for watcher in self._watchers.get(told.task_id, ()):
+                watcher.hear(told)
 
     # ------------------------------------------------------------------------------------- clients
 
@@ -379,31 +371,3 @@ class Room:
         for watchers in self._watchers.values():
             for watcher in watchers:
                 watcher.end()
-
-
-class _Watcher:
-    """What one who watches has not read yet."""
-
-    def __init__(self) -> None:
-        self._unread: deque[Task | Output] = deque()
-        self._is_new = asyncio.Event()
-        self._is_over = False
-
-    def put(self, told: Task | Output) -> None:
-        if len(self._unread) >= MOST_UNREAD:
-            tasks = [each for each in self._unread if isinstance(each, Task)]
-            self._unread = deque(tasks[-1:])
-        self._unread.append(told)
-        self._is_new.set()
-
-    def end(self) -> None:
-        self._is_over = True
-        self._is_new.set()
-
-    async def take(self) -> Task | Output:
-        while not self._unread:
-            if self._is_over:
-                raise DaemonUnavailable("the daemon is gone")
-            self._is_new.clear()
-            await self._is_new.wait()
-        return self._unread.popleft()

@@ -1,12 +1,17 @@
 """What becomes of a task is streamed: first the task, then each change and what is said."""
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from bullpen.api import talk
+import pytest
+
 from bullpen.model.messages import MessageType
-from tests.servers.a2a.v1.guests import house, text_message
+from bullpen.testing.codex_server.shared import SharedCodex
+from bullpen.testing.tmux import eventually
+from tests.servers.a2a.v1.guests import Guest, House, house, text_message
 
 
 async def collect(stream: Any, into: list[dict[str, Any]]) -> None:
@@ -50,30 +55,115 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_end() -> None:
         assert await guest.refusal("SubscribeToTask", {"id": task_id}) == -32004
 
 
-async def test_what_the_agent_says_on_the_way_is_streamed_as_it_says_it() -> None:
-    async with house() as (there, guest):
+async def next_chunk(stream: Any) -> dict[str, Any]:
+    async with asyncio.timeout(20):
+        while "artifactUpdate" not in (event := await anext(stream)):
+            pass
+    chunk = event["artifactUpdate"]
+    assert isinstance(chunk, dict)
+    return chunk
+
+
+def put_together(chunks: list[dict[str, Any]]) -> str:
+    """Return the artifact that some chunks make."""
+    whole = ""
+    for each in chunks:
+        [part] = each["artifact"]["parts"]
+        whole = (whole if each.get("append") else "") + part["text"]
+    assert len({each["artifact"]["artifactId"] for each in chunks}) == 1
+    assert [each for each in chunks if each.get("lastChunk")] == chunks[-1:]
+    return whole
+
+
+@asynccontextmanager
+async def codex_house(home: Path) -> AsyncIterator[tuple[SharedCodex, House, Guest]]:
+    """An agent whose terminal runs on an app server."""
+    async with SharedCodex(home / "app.sock") as codex:
+        codex.start_thread("t1")
+        codex.say_as_user("t1", "typed by hand")  # so that the thread can be joined
+        codex.end("t1")
+        async with house(doors={"app_server": codex.address}) as (there, guest):
+            yield codex, there, guest
+
+
+@pytest.mark.requirement("a2a:deltas")
+async def test_what_the_agent_says_is_streamed_as_it_says_it(home: Path) -> None:
+    async with codex_house(home) as (codex, _, guest):
         stream = guest.stream("SendStreamingMessage", {"message": text_message("go")})
-        async with aclosing(stream), asyncio.timeout(20):
-            task = (await anext(stream))["task"]
-            typed = await there.agent.next()
-            chunks = []
-            for text in ("one ", "two "):
-                there.room._hear(talk.TaskOutput(task["id"], text))
-                while "artifactUpdate" not in (event := await anext(stream)):
-                    pass
-                chunks.append(event["artifactUpdate"])
-            await there.agent.answer(typed, "one two three")
-            rest = [each async for each in stream]
-        chunks += [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
-        assert [each.get("append", False) for each in chunks] == [False, True, True]
-        assert [each["artifact"]["parts"][0]["text"] for each in chunks] == [
-            "one ",
-            "two ",
-            "three",
-        ]
-        assert len({each["artifact"]["artifactId"] for each in chunks}) == 1
-        assert chunks[-1]["lastChunk"]
-        assert states(rest)[-1] == "COMPLETED"
+        async with aclosing(stream), asyncio.timeout(30):
+            task_id = (await anext(stream))["task"]["id"]
+            await eventually(lambda: bool(codex.asked("turn/start")))
+            await eventually(lambda: codex.is_running("t1"))
+            codex.think("t1", "hm")
+            codex.begin("t1")
+            codex.say("t1", "on the way")
+            chunks = [await next_chunk(stream)]
+            codex.finish("t1")
+            codex.begin("t1")
+            codex.say("t1", "one ")
+            chunks.append(await next_chunk(stream))
+            codex.say("t1", "two ")
+            chunks.append(await next_chunk(stream))
+            late = guest.stream("SubscribeToTask", {"id": task_id})  # it is told from the beginning
+            async with aclosing(late):
+                assert "task" in await anext(late)
+                others = [await next_chunk(late)]
+                codex.say("t1", "three")
+                codex.finish("t1")
+                codex.end("t1")
+                rest = [each async for each in stream]
+                more = [each async for each in late]
+        assert [each.get("append", False) for each in chunks] == [False, False, True]
+        for told, found in ((rest, chunks), (more, others)):
+            found += [each["artifactUpdate"] for each in told if "artifactUpdate" in each]
+            assert put_together(found) == "one two three"
+            assert states(told)[-1] == "COMPLETED"
+        assert others[0]["artifact"]["parts"] == [{"text": "one two "}]
+        done = await guest.ask("GetTask", {"id": task_id})
+        assert [each["parts"] for each in done["artifacts"]] == [[{"text": "one two three"}]]
+
+
+@pytest.mark.requirement("a2a:deltas")
+async def test_a_stream_ends_with_the_answer_whatever_was_said_before(home: Path) -> None:
+    async with codex_house(home) as (codex, there, guest):
+        stream = guest.stream("SendStreamingMessage", {"message": text_message("go")})
+        async with aclosing(stream), asyncio.timeout(30):
+            await anext(stream)
+            await eventually(lambda: codex.is_running("t1"))
+            codex.begin("t1")
+            codex.say("t1", "it is red")
+            chunks = [await next_chunk(stream)]
+            await there.reply("it is blue")  # which it says by itself, before its turn has ended
+            chunks += [each["artifactUpdate"] async for each in stream if "artifactUpdate" in each]
+        assert put_together(chunks) == "it is blue"
+
+
+@pytest.mark.requirement("a2a:deltas")
+async def test_what_the_user_asks_is_nothing_of_a_task(home: Path) -> None:
+    async with codex_house(home) as (codex, there, guest):
+        codex.say_as_user("t1", "typed by hand")
+        codex.begin("t1")
+        sent = await guest.ask(
+            "SendMessage",
+            {"message": text_message("go"), "configuration": {"returnImmediately": True}},
+        )
+        stream = guest.stream("SubscribeToTask", {"id": sent["task"]["id"]})
+        async with aclosing(stream), asyncio.timeout(30):
+            await anext(stream)
+            codex.say("t1", "for the user")
+            codex.finish("t1")
+            codex.end("t1")
+            await eventually(lambda: len(codex.asked("turn/start")) == 1)
+            await eventually(lambda: codex.is_running("t1"))
+            codex.begin("t1")
+            for each in "in many small pieces":
+                codex.say("t1", each)
+            codex.finish("t1")
+            codex.end("t1")
+            chunks = [each["artifactUpdate"] async for each in stream if "artifactUpdate" in each]
+        assert put_together(chunks) == "in many small pieces"
+        assert len(chunks) < 20
+        assert there.agent.typed.empty()
 
 
 async def test_who_subscribes_follows_the_task_through_a_question_to_its_end() -> None:

@@ -47,15 +47,19 @@ class Telling:
         """Return the task as it is known: the first event."""
         return mapping.task_of([*self._earlier, self._turn])
 
-    def say(self, text: str) -> Iterator[Event]:
-        """Yield what is told when the agent has said something."""
+    def say(self, text: str, *, is_new: bool = False) -> Iterator[Event]:
+        """Yield what is told when the agent has said something.
+
+        With `is_new` what it said before was not its answer.
+        """
         artifact_id = f"{self._turn.id}-{mapping.ANSWER}"
         artifact = pb.Artifact(
             artifact_id=artifact_id, name=mapping.ANSWER, parts=[pb.Part(text=text)]
         )
         yield from self._work()
-        yield self._chunk(artifact, append=artifact_id in self._chunks)
-        self._chunks[artifact_id] = self._chunks.get(artifact_id, "") + text
+        told = "" if is_new else self._chunks.get(artifact_id, "")
+        yield self._chunk(artifact, append=bool(told))
+        self._chunks[artifact_id] = told + text
 
     def change(self, turn: Task) -> Iterator[Event]:
         """Yield what is told when the last turn of the task is another."""

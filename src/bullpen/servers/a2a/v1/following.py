@@ -99,4 +99,6 @@ class Followers:
 
 
 def _events(telling: Telling, told: _Told) -> "list[Event]":
-    return list(telling.say(told.text) if isinstance(told, Output) else telling.change(told))
+    if isinstance(told, Output):
+        return list(telling.say(told.text, is_new=told.is_new))
+    return list(telling.change(told))

@@ -1,0 +1,86 @@
+"""What one who watches a task has not read yet: changes of it, and what its agent says."""
+
+import asyncio
+from collections import deque
+
+import msgspec
+
+from bullpen.api.errors import DaemonUnavailable
+from bullpen.api.talk import TaskOutput
+from bullpen.model.tasks import Task
+
+__all__ = ["Output", "Watcher"]
+
+MOST_UNREAD = 1000  # of what one watcher is told; then it is told how things stand instead
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What an agent has said since the last time, before its answer is whole."""
+
+    text: str
+    is_new: bool = False
+    """It begins anew: what was said before is not its answer."""
+
+
+class Watcher:
+    """What one has not read yet. What is said is told once, in order, and nothing behind a gap."""
+
+    def __init__(self) -> None:
+        self._unread: deque[Task | Output] = deque()
+        self._is_new = asyncio.Event()
+        self._is_over = False
+        self._number = 0
+        self._length = 0  # of what was told of this number
+
+    def put(self, task: Task) -> None:
+        """Tell how a task is now."""
+        if len(self._unread) >= MOST_UNREAD:
+            self._unread = deque(each for each in self._unread if isinstance(each, Output))
+            self._join()
+        self._unread.append(task)
+        self._is_new.set()
+
+    def hear(self, told: TaskOutput) -> None:
+        """Tell what was said, as far as it is new."""
+        is_new = told.number > self._number
+        if told.number < self._number or told.at > (0 if is_new else self._length):
+            return  # it is over, or some of it is missing
+        text = told.text if is_new else told.text[self._length - told.at :]
+        if not text:
+            return
+        self._length = len(text) + (0 if is_new else self._length)
+        self._number = told.number
+        if is_new:  # what nobody has read of the last one, nobody needs to
+            self._unread = deque(each for each in self._unread if isinstance(each, Task))
+        self._unread.append(Output(text, is_new))
+        if len(self._unread) > 1 and isinstance(self._unread[-2], Output):
+            self._join()
+        self._is_new.set()
+
+    def end(self) -> None:
+        """Tell that nothing more will come."""
+        self._is_over = True
+        self._is_new.set()
+
+    async def take(self) -> Task | Output:
+        """Return what comes next; wait for it.
+
+        Raises:
+            DaemonUnavailable: nothing more will come.
+        """
+        while not self._unread:
+            if self._is_over:
+                raise DaemonUnavailable("the daemon is gone")
+            self._is_new.clear()
+            await self._is_new.wait()
+        return self._unread.popleft()
+
+    def _join(self) -> None:
+        """Make one of the outputs that stand at the end."""
+        outputs: list[Output] = []
+        while self._unread and isinstance(last := self._unread[-1], Output):
+            outputs.insert(0, last)
+            self._unread.pop()
+        if outputs:
+            text = "".join(each.text for each in outputs)
+            self._unread.append(Output(text, outputs[0].is_new))
