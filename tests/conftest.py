@@ -36,8 +36,9 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local/share"))
         monkeypatch.setenv("XDG_STATE_HOME", str(home / ".local/state"))
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-        # The developer's own tmux is none of ours, nor are we an agent he has started.
-        for name in ("TMUX", "TMUX_PANE", "BULLPEN_SECRET", "BULLPEN_AGENT"):
+        # The developer's own tmux is none of ours, nor are we an agent he has started. With CI set,
+        # some agents take nobody to be at their terminal.
+        for name in ("TMUX", "TMUX_PANE", "BULLPEN_SECRET", "BULLPEN_AGENT", "CI"):
             monkeypatch.delenv(name, raising=False)
         yield home
 
