@@ -612,6 +612,7 @@ _TERMINAL = {
     "a2a:elsewhere": "Another address than loopback is served with TLS and a token, or not.",
     "a2a:errors": "No error tells of a file or a secret.",
     "a2a:push": "Who asked for it is told by post how a task ends, also after a restart.",
+    "a2a:push-guard": "Nobody has us post where he could not, nor wait for one who takes nothing.",
     "a2a:deltas": "What an agent says is streamed as it says it, and the stream has its answer.",
     "a2a:ports": "An agent's port is served by the daemon there is, and held without one.",
     "S-140": "It is in the registry before it is started.",

@@ -218,6 +218,13 @@ class A2aSettings(msgspec.Struct, frozen=True, kw_only=True):
     connections: Annotated[
         int, _meta("how many connections are served at once", ge=1, le=10_000)
     ] = 400
+    push_to_loopback: Annotated[
+        bool,
+        _meta(
+            "whether anybody may have push notifications posted to this machine; "
+            "otherwise only who is on it may, and only as long as nobody else is served"
+        ),
+    ] = False
 
 
 class CliSettings(msgspec.Struct, frozen=True, kw_only=True):

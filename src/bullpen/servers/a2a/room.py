@@ -11,18 +11,19 @@ told by its scopes, and asked here; whose task it is, and the rules of the room,
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from bullpen.api import external, talk
 from bullpen.api.client import Client
 from bullpen.api.errors import ApiError, DaemonUnavailable, reason_of
-from bullpen.connection import RpcError
+from bullpen.api.settings import A2aSettings
+from bullpen.connection import RpcError, TypedRequest
 from bullpen.model.external import ExternalAgent
 from bullpen.model.messages import Priority
 from bullpen.model.reasons import Reason
@@ -33,6 +34,8 @@ __all__ = ["ANONYMOUS", "PEER", "Caller", "OpenClient", "Output", "Room", "Scope
 
 PEER = "a2a"
 """The name of a peer that has none; that of one with a token is `a2a:` and the token's."""
+
+T = TypeVar("T")
 
 MARGIN_SECONDS = 5.0  # beyond what the daemon was asked to wait at most
 SEND_SECONDS = 30.0
@@ -89,23 +92,42 @@ class Room:
     not answer, as `DaemonUnavailable` or `RequestTimeout`.
     """
 
-    def __init__(self, open_client: OpenClient, group: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, open_client: OpenClient, group: asyncio.TaskGroup, settings: A2aSettings
+    ) -> None:
+        self.settings = settings
         self._open_client = open_client
         self._group = group
         self._clients: dict[tuple[str, bool], asyncio.Future[Client]] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._watchers: dict[str, set[Watcher]] = {}
+        self._parts: dict[Callable[[Room], Any], Any] = {}
+        self._is_over = False
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, open_client: OpenClient) -> AsyncIterator["Room"]:
+    async def open(
+        cls, open_client: OpenClient, settings: A2aSettings | None = None
+    ) -> AsyncIterator["Room"]:
         """Be in the room for a block."""
         async with asyncio.TaskGroup() as group:
-            room = cls(open_client, group)
+            room = cls(open_client, group, settings or A2aSettings())
             try:
                 yield room
             finally:
                 room._close()
+
+    async def ask(self, request: TypedRequest[T]) -> T:
+        """Ask the daemon for something in the name of the server itself."""
+        client = await self._client()
+        return await client.request(request)
+
+    def part(self, make: "Callable[[Room], T]") -> T:
+        """Return what a room has one of, made when it is first asked for."""
+        if make not in self._parts:
+            self._parts[make] = make(self)
+        found: T = self._parts[make]
+        return found
 
     # -------------------------------------------------------------------------------------- agents
 
@@ -318,7 +340,7 @@ class Room:
                     await client.request(talk.WatchTasks(task_ids=(task_id,), watch=False))
 
         found = self._clients.get((PEER, False))
-        if found is not None and found.done() and not found.cancelled():
+        if found is not None and found.done() and not found.cancelled() and not self._is_over:
             self.begin(tell())
 
     def _hear(self, told: talk.TaskChanged | talk.TaskOutput) -> None:
@@ -359,13 +381,15 @@ class Room:
                 for watcher in watchers:
                     watcher.end()
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Have something done that is not waited for. It ends with the room, and raises nothing."""
         task = self._group.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+        return task
 
     def _close(self) -> None:
+        self._is_over = True
         for task in tuple(self._work):
             task.cancel()
         for watchers in self._watchers.values():

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from bullpen.api.runtime import Paths
 from bullpen.api.settings import A2aSettings, Settings
 from bullpen.servers.a2a.ports import take_ports
+from bullpen.servers.a2a.resuming import resume_push
 from bullpen.servers.a2a.room import OpenClient, Room
 from bullpen.servers.a2a.security import Guard, is_loopback
 from bullpen.servers.a2a.tokens import Tokens
@@ -35,10 +36,11 @@ BACKLOG = 128
 async def serve(open_client: OpenClient, paths: Paths, settings: Settings) -> None:
     """Serve A2A until this is cancelled. What cannot be served is logged."""
     async with (
-        Room.open(open_client) as room,
+        Room.open(open_client, settings.a2a) as room,
         _Serving.open(room, paths, settings) as serving,
         asyncio.TaskGroup() as group,
     ):
+        group.create_task(resume_push(room))
         group.create_task(_serve_all(serving, paths, settings.a2a))
         group.create_task(take_ports(paths.a2a_socket, room.whose, serving.serve_port))
 

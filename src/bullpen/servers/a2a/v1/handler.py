@@ -6,7 +6,6 @@ There is no store, queue or task here: a task is the daemon's, and how it looks 
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -20,7 +19,6 @@ from a2a.utils.errors import (
     ExtensionSupportRequiredError,
     InvalidParamsError,
     TaskNotCancelableError,
-    TaskNotFoundError,
     UnsupportedOperationError,
 )
 from google.protobuf.json_format import MessageToDict
@@ -36,12 +34,11 @@ from bullpen.servers.a2a.v1.card import extended_card_of
 from bullpen.servers.a2a.v1.errors import translated
 from bullpen.servers.a2a.v1.following import Followers
 from bullpen.servers.a2a.v1.listing import page_of
-from bullpen.servers.a2a.v1.push import Push
+from bullpen.servers.a2a.v1.push import Push, id_for
 from bullpen.servers.a2a.v1.rules import Rules, rules_for
+from bullpen.servers.a2a.v1.turns import turns_of
 
 __all__ = ["CALLER", "CONTACT", "IS_LOCAL", "MAKE_CARD", "STREAMS", "Handler"]
-
-logger = logging.getLogger("bullpen.a2a")
 
 CALLER = "caller"
 IS_LOCAL = "is_local"
@@ -63,7 +60,7 @@ class Handler(RequestHandler):
     def __init__(self, room: Room, agent: str, push: Push | None = None) -> None:
         self._room = room
         self._agent = agent
-        self._push = push or Push()
+        self._push = push or room.part(Push)
         self._followers = Followers(room)
         self._rules: tuple[float, Rules] | None = None
 
@@ -151,7 +148,7 @@ class Handler(RequestHandler):
         )
         if turns:
             self._followers.begin(turns[0].id, turn)
-        self._tell_of(turns, turn, params.configuration, context)
+        await self._tell_of(turns, turn, params.configuration, context)
         return turns, turn
 
     def _check_follow_up(self, turns: Sequence[Task], kept: mapping.Kept) -> None:
@@ -265,23 +262,12 @@ class Handler(RequestHandler):
         return extended_card_of(make(contact, await self.rules()), contact)
 
     async def _turns(self, task_id: str) -> list[Task]:
-        """Return the turns of a task, the oldest first.
-
-        Raises:
-            TaskNotFoundError: this agent has none of that id.
-        """
-        first = await self._room.find_task(task_id)
-        if first is None or first.recipient != self._agent or kept_task(first):
-            raise TaskNotFoundError(f"there is no task {task_id}")
-        thread = await self._room.tasks(
-            agent=self._agent, context_id=first.context_id, limit=MOST_LISTED
-        )
-        later = [each for each in thread if kept_task(each) == first.id]
-        return [first, *sorted(later, key=lambda each: each.created_at)]
+        """Return the turns of a task, the oldest first; raises as `turns_of` does."""
+        return await turns_of(self._room, self._agent, task_id)
 
     # --------------------------------------------------------------------------- push notifications
 
-    def _tell_of(
+    async def _tell_of(
         self,
         turns: Sequence[Task],
         turn: Task,
@@ -290,61 +276,56 @@ class Handler(RequestHandler):
     ) -> None:
         """Have those told of a new turn who asked for it, now or earlier."""
         task_id = turns[0].id if turns else turn.id
+        if turns:
+            self._push.go_on(task_id, turn)
         if configuration.HasField("task_push_notification_config"):
             config = configuration.task_push_notification_config
-            config.task_id = task_id
-            self._push.add(config, is_local=_is_local(context))
-        if self._push.configs(task_id):
-            self._room.begin(self._tell(task_id, turns, turn))
-
-    async def _tell(self, task_id: str, earlier: Sequence[Task], turn: Task) -> None:
-        try:
-            async with aclosing(self._followers.turn(earlier, turn)) as events:
-                await self._push.tell(task_id, events)
-        except Exception as error:  # noqa: BLE001 - nobody waits for it, and others go on
-            logger.warning("the push notifications of %s end: %s", task_id, type(error).__name__)
+            config.task_id, config.id = task_id, id_for(config)
+            await self._push.add(
+                config,
+                agent=self._agent,
+                caller=_caller(context, Scope.SEND),
+                is_local=_is_local(context),
+            )
 
     async def on_create_task_push_notification_config(
         self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
     ) -> pb.TaskPushNotificationConfig:
         with translated():
-            _caller(context, Scope.SEND)
+            caller = _caller(context, Scope.SEND)
             turns = await self._turns(params.task_id)
-        had_some = bool(self._push.configs(params.task_id))
-        added = self._push.add(params, is_local=_is_local(context))
-        if not had_some and not turns[-1].state.is_over:
-            self._room.begin(self._tell(params.task_id, turns[:-1], turns[-1]))
-        return added
+            return await self._push.add(
+                params,
+                agent=self._agent,
+                caller=caller,
+                is_local=_is_local(context),
+                is_over=mapping.is_over(mapping.state_of(turns[-1])),
+            )
 
     async def on_get_task_push_notification_config(
         self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> pb.TaskPushNotificationConfig:
         with translated():
-            _caller(context, Scope.READ)
+            caller = _caller(context, Scope.READ)
             await self._turns(params.task_id)
-        return self._push.get(params.task_id, params.id)
+            return await self._push.get(caller, params.task_id, params.id)
 
     async def on_list_task_push_notification_configs(
         self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> pb.ListTaskPushNotificationConfigsResponse:
         with translated():
-            _caller(context, Scope.READ)
+            caller = _caller(context, Scope.READ)
             await self._turns(params.task_id)
-        configs = self._push.configs(params.task_id)
+            configs = await self._push.configs(caller, params.task_id)
         return pb.ListTaskPushNotificationConfigsResponse(configs=configs)
 
     async def on_delete_task_push_notification_config(
         self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
         with translated():
-            _caller(context, Scope.SEND)
+            caller = _caller(context, Scope.SEND)
             await self._turns(params.task_id)
-        self._push.remove(params.task_id, params.id)
-
-
-def kept_task(turn: Task) -> str:
-    """Return the task that a turn goes on with; empty if it began one."""
-    return mapping.kept_of(turn.message).task_id
+            await self._push.remove(caller, params.task_id, params.id)
 
 
 def _sent_before(turns: Sequence[Task], kept: mapping.Kept) -> int | None:
