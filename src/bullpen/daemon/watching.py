@@ -33,6 +33,7 @@ class TaskWatch:
         self._so_far = so_far
         self._by_task: dict[str, set[Connection]] = {}
         self._by_agent: dict[str, set[Connection]] = {}
+        self._watching: set[Connection] = set()  # all who do, or did
         self._changed: dict[str, None] = {}
         self._said: dict[str, Piece] = {}
         self._say_at = 0.0  # not before
@@ -50,14 +51,20 @@ class TaskWatch:
             if request.watch:
                 watchers.setdefault(key, set()).add(connection)
             else:
-                watchers.get(key, set()).discard(connection)
-        if request.watch:
+                _remove(watchers, key, connection)
+        if request.watch and connection not in self._watching:
+            self._watching.add(connection)
             connection.on_close(lambda _: self._forget(connection))
+        if request.watch:
             for key in request.task_ids:
                 self.changed(key)  # how it is now, first
                 if (piece := self._so_far(key)) is not None:
                     self.said(key, piece)
         return True
+
+    def is_watched(self, task_id: str) -> bool:
+        """Whether somebody watches this very task."""
+        return task_id in self._by_task
 
     def changed(self, task_id: str) -> None:
         """Learn that something became different, perhaps about a task."""
@@ -94,7 +101,7 @@ class TaskWatch:
             while self._changed:
                 task_id = next(iter(self._changed))
                 del self._changed[task_id]
-                if task_id not in self._by_task and not self._by_agent:
+                if not self.is_watched(task_id) and not self._by_agent:
                     continue
                 if (task := await self._view(task_id)) is not None:
                     await self._tell_said(task_id)
@@ -119,8 +126,15 @@ class TaskWatch:
                     connection.close_soon()
 
     def _forget(self, connection: Connection) -> None:
+        self._watching.discard(connection)
         for watchers in (self._by_task, self._by_agent):
-            for key, each in list(watchers.items()):
-                each.discard(connection)
-                if not each:
-                    del watchers[key]
+            for key in tuple(watchers):
+                _remove(watchers, key, connection)
+
+
+def _remove(watchers: dict[str, set[Connection]], key: str, connection: Connection) -> None:
+    """Let one go who watches something, and what nobody watches any more."""
+    if (found := watchers.get(key)) is not None:
+        found.discard(connection)
+        if not found:
+            del watchers[key]
