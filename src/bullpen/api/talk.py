@@ -94,6 +94,10 @@ class ListContacts(TypedRequest[tuple[Contact, ...]]):
     """Everybody a message can be sent to."""
 
     METHOD = "agent.contacts"
+    name: str = ""
+    """Only who has this name."""
+    counts: bool = True
+    """Whether what waits for each is counted, which takes a look at the mailboxes."""
 
 
 class Identify(msgspec.Struct, frozen=True):

@@ -116,6 +116,12 @@ class Contacts(Directory):
         others = {each.name for each in self._elsewhere.all()}
         return {each.name for each in self.everybody()} | others
 
+    def is_there(self, name: str) -> bool:
+        """Whether somebody who is there has a name."""
+        agent = self.agent(name)
+        is_here = agent is not None and self._is_here(agent)
+        return is_here or self._wrappers.find(name) is not None
+
     def is_ours(self, name: str) -> bool:
         """Whether a name is that of an agent that is wrapped or seen here, or was."""
         if name == USER or name in self._former or name in self._identities.names:

@@ -118,10 +118,16 @@ class TalkService:
             )
         return name
 
-    async def _list_contacts(self, *_: object) -> tuple[talk.Contact, ...]:
+    async def _list_contacts(
+        self, request: talk.ListContacts, _: Context
+    ) -> tuple[talk.Contact, ...]:
+        if request.name and not request.counts and self._contacts.is_there(request.name):
+            return (self._contact(request.name, 0),)
         backlog = await self._mailboxes.backlog()
         names = self._contacts.names
         names |= {name for name in backlog if name != USER and not is_guest(name)}
+        if request.name:
+            names &= {request.name}
         return tuple(self._contact(name, backlog.get(name, 0)) for name in sorted(names))
 
     def _contact(self, name: str, waiting: int) -> talk.Contact:
@@ -359,7 +365,10 @@ class TalkService:
         )
 
     async def _watch_tasks(self, request: talk.WatchTasks, context: Context) -> bool:
-        ids = [(await self._mailboxes.find(each)).id for each in request.task_ids]
+        ids = [
+            each if self.watch.is_watched(each) else (await self._mailboxes.find(each)).id
+            for each in request.task_ids
+        ]
         return self.watch.watch(msgspec.structs.replace(request, task_ids=tuple(ids)), context)
 
     async def _find_task(self, task_id: str) -> Task | None:
@@ -368,7 +377,7 @@ class TalkService:
         except MessageNotFound:
             return None  # the name of a mailbox
         is_task = story.delivery.message.type is MessageType.TASK_REQUEST
-        return self._task_of(story) if is_task else None
+        return self._task_of(story) if is_task or self.watch.is_watched(task_id) else None
 
     async def _cancel(self, request: talk.CancelTask, context: Context) -> Task:
         name = await self._post.who(request.secret, context)

@@ -136,9 +136,11 @@ class Room:
         client = await self._client()
         return await client.request(talk.ListContacts())
 
-    async def contact(self, agent: str) -> talk.Contact | None:
-        """Return one of them, by name."""
-        return next((each for each in await self.contacts() if each.name == agent), None)
+    async def contact(self, agent: str, *, counts: bool = False) -> talk.Contact | None:
+        """Return one of them, by name; what waits for it is counted only if that is wanted."""
+        client = await self._client()
+        found = await client.request(talk.ListContacts(name=agent, counts=counts))
+        return next((each for each in found if each.name == agent), None)
 
     async def output(self, agent: str, *, limit: int = 10_000) -> talk.ReadOutputReply:
         """Return the newest output of a wrapped agent."""
@@ -294,7 +296,7 @@ class Room:
     # ------------------------------------------------------------------------------------ watching
 
     async def watch(self, task_id: str) -> AsyncGenerator[Task | Output, None]:
-        """Yield a task as it is, and then what its agent says and each change, to its end.
+        """Yield a task, by its whole id, as it is, and then what its agent says and each change.
 
         It ends after a task that is over has been yielded. What the agent says is told from its
         beginning, each of it once; who reads slowly is told more at a time, and how things stand
@@ -309,16 +311,13 @@ class Room:
         watchers.add(watcher)
         try:
             client = await self._client()
-            last = await self.task(task_id)
-            yield last
-            if last.state.is_over:
-                return
-            # Told anew for each who begins: so nothing falls between the look and the watch.
+            # Each who begins is told first how it is: so nothing falls between that and the watch.
             await client.request(talk.WatchTasks(task_ids=(task_id,)))
+            last: Task | None = None
             while True:
                 told = await watcher.take()
-                if told == last:
-                    continue
+                if told == last or (last is None and isinstance(told, Output)):
+                    continue  # of what was said before, the task tells
                 yield told
                 if isinstance(told, Task):
                     last = told

@@ -71,7 +71,7 @@ class Handler(RequestHandler):
             UnsupportedOperationError: it is gone.
         """
         with translated():
-            found = await self._room.contact(self._agent)
+            found = await self._room.contact(self._agent, counts=True)
         if found is None:
             raise UnsupportedOperationError(f"there is no agent {self._agent}")
         return found
