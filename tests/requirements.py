@@ -611,6 +611,7 @@ _TERMINAL = {
     "a2a:limits": "Who sends too much, too often or too slowly keeps nobody else waiting.",
     "a2a:elsewhere": "Another address than loopback is served with TLS and a token, or not.",
     "a2a:errors": "No error tells of a file or a secret.",
+    "a2a:described": "What is answered over HTTP is described, and the description is true.",
     "a2a:push": "Who asked for it is told by post how a task ends, also after a restart.",
     "a2a:push-guard": "Nobody has us post where he could not, nor wait for one who takes nothing.",
     "a2a:deltas": "What an agent says is streamed as it says it, and the stream has its answer.",

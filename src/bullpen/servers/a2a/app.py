@@ -4,8 +4,10 @@ What is mounted for each agent is in `agent_routes`. Whatever goes wrong is answ
 `detail`; what is nobody's fault but ours is logged, and not told.
 """
 
+import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -13,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp
 
 from bullpen.api.errors import DaemonUnavailable
@@ -23,6 +25,7 @@ from bullpen.connection import RequestTimeout, RpcError
 from bullpen.servers.a2a import external, seed
 from bullpen.servers.a2a.addresses import CONTACT, base_url_of
 from bullpen.servers.a2a.http import AGENT
+from bullpen.servers.a2a.operations import DESCRIPTION, LISTING, Operation
 from bullpen.servers.a2a.room import Room, Scope
 from bullpen.servers.a2a.security import App, Door, Guard, Receive, Refused, Send, caller_of
 from bullpen.servers.a2a.security import Scope as Requested
@@ -32,7 +35,7 @@ __all__ = ["agent_routes", "make_app"]
 
 logger = logging.getLogger("bullpen.a2a")
 
-AGENTS = "/agents"
+AGENTS = LISTING.path
 APPS_KEPT = 256
 
 
@@ -68,6 +71,8 @@ class _Agents:
         if name is None:
             top, _, rest = scope["path"].removeprefix("/").partition("/")
             name = rest.partition("/")[0]
+            if scope["path"] == DESCRIPTION.path:
+                return await _described(scope, under=f"{AGENTS}/{{agent}}")
             if f"/{top}" != AGENTS:
                 raise Refused(404, f"Not Found: agents are at {AGENTS}/<name>/")
             if not name:
@@ -80,6 +85,8 @@ class _Agents:
         if contact is None:
             raise missing
         scope[CONTACT] = contact
+        if scope["path"] == scope.get("root_path", "") + DESCRIPTION.path:
+            return await _described(scope)
         return self._app_of(contact)
 
     def _app_of(self, contact: Contact) -> ASGIApp:
@@ -99,7 +106,7 @@ class _Agents:
         return found
 
     async def _listing(self, scope: Requested) -> ASGIApp:
-        caller_of(scope).require(Scope.READ)
+        _check(scope, LISTING)
         base = base_url_of(scope)
         return JSONResponse(
             [
@@ -115,15 +122,61 @@ class _Agents:
         )
 
 
+def _check(scope: Requested, operation: Operation) -> None:
+    """See that what is asked of nobody in particular is asked by who may, and as it should be."""
+    if scope["method"] not in (operation.method, "HEAD"):
+        raise Refused(405, "Method Not Allowed", allow=f"{operation.method}, HEAD")
+    caller_of(scope).require(Scope(operation.scope))
+
+
+async def _described(scope: Requested, under: str = "") -> Response:
+    from bullpen.servers.a2a.description import describe  # it is seldom asked for, and large
+
+    _check(scope, DESCRIPTION)
+    return JSONResponse(await asyncio.to_thread(describe, base_url_of(scope), under))
+
+
 def _refuse(_: Request, error: Exception) -> Response:
     refused = cast("Refused", error)
     return JSONResponse({"detail": refused.detail}, refused.status, headers=refused.wire_headers)
 
 
-def _explain(_: Request, error: Exception) -> Response:
+def _explain(request: Request, error: Exception) -> Response:
     known = cast("HTTPException", error)
     headers: Any = known.headers
+    if known.status_code == 405:
+        _, methods = _methods(request.app.routes, _whole(request.scope))
+        headers = {"Allow": ", ".join(sorted(methods))}
     return JSONResponse({"detail": known.detail}, known.status_code, headers=headers)
+
+
+def _methods(
+    routes: Iterable[BaseRoute], scope: Requested, before: str = ""
+) -> tuple[str, set[str]]:
+    """Return the path that is meant and how it may be asked, by all of its routes.
+
+    Starlette names the methods of the first of them.
+    """
+    path, methods = "", set[str]()
+    for route in routes:
+        match, child = route.matches(scope)
+        if match is Match.NONE:
+            continue
+        if isinstance(route, Mount):
+            found = _methods(route.routes, {**scope, **child}, before + route.path)
+        elif isinstance(route, Route):
+            found = before + route.path, set(route.methods or ())
+        else:
+            continue
+        path = path or found[0]
+        if found[0] == path:
+            methods |= found[1]
+    return path, methods
+
+
+def _whole(scope: Requested) -> Requested:
+    """Return a request as it was before it was handed on to what is mounted somewhere."""
+    return {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}
 
 
 def _apologize(request: Request, error: Exception) -> Response:

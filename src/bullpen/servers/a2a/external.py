@@ -4,7 +4,7 @@ They belong to the daemon, so they are the same at the port of every agent. Addi
 takes the scope `control`: who adds one has the daemon ask an address of his choice.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -17,43 +17,31 @@ from bullpen.model.deliveries import ReceiptState
 from bullpen.model.external import ExternalAgent
 from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task
-from bullpen.servers.a2a.room import Caller, Room, Scope
+from bullpen.servers.a2a import shapes
+from bullpen.servers.a2a.operations import EXTERNAL
+from bullpen.servers.a2a.room import Caller, Room
 from bullpen.servers.a2a.security import Refused
-from bullpen.servers.a2a.seed import read_body, route, task_view
+from bullpen.servers.a2a.seed import Answer, read_body, route, task_view
 
 __all__ = ["routes"]
-
-AGENTS = "/external/agents"
-WAIT_SECONDS = 60.0
-LONGEST_WAIT_SECONDS = 3600.0
 
 _UNDISCOVERED = {each.word for each in (Reason.AGENT_UNREACHABLE, Reason.INVALID_MESSAGE)}
 
 
-class _Discover(msgspec.Struct):
-    url: str
-    alias: str | None = None
-
-
-class _Send(msgspec.Struct):
-    message: Annotated[str, msgspec.Meta(min_length=1)]
-    wait_for_completion: bool = False
-    timeout: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT_SECONDS)] = WAIT_SECONDS
-
-
 def routes(room: Room) -> list[Route]:
     """Return the paths, which every agent has."""
-    return [
-        route(room, "/external/discover", _discover, "POST", Scope.CONTROL),
-        route(room, AGENTS, _list, "GET"),
-        route(room, f"{AGENTS}/{{alias}}", _get, "GET"),
-        route(room, f"{AGENTS}/{{alias}}", _remove, "DELETE", Scope.CONTROL),
-        route(room, f"{AGENTS}/{{alias}}/send", _send, "POST", Scope.SEND),
-    ]
+    answers: dict[str, Answer] = {
+        "discover": _discover,
+        "listAdded": _list,
+        "getAdded": _get,
+        "removeAdded": _remove,
+        "sendElsewhere": _send,
+    }
+    return [route(room, each, answers[each.name]) for each in EXTERNAL]
 
 
 async def _discover(room: Room, caller: Caller, request: Request) -> Response:
-    wanted = await read_body(request, _Discover)
+    wanted = await read_body(request, shapes.Discover)
     try:
         return _agent(await room.discover(caller, wanted.url, wanted.alias))
     except RpcError as error:
@@ -79,7 +67,7 @@ async def _remove(room: Room, caller: Caller, request: Request) -> Response:
 
 async def _send(room: Room, caller: Caller, request: Request) -> Response:
     agent = await _find(room, request)
-    wanted = await read_body(request, _Send)
+    wanted = await read_body(request, shapes.SendElsewhere)
     task = await room.send(caller, agent.alias, wanted.message)
     if wanted.wait_for_completion:
         task = await room.wait(task.id, seconds=wanted.timeout)

@@ -6,7 +6,7 @@ a task that was taken is `working` until it is over; where it waits is told in i
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -20,88 +20,63 @@ from bullpen.model.messages import Priority
 from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task, TaskState
 from bullpen.model.version import VERSION
+from bullpen.servers.a2a import shapes
 from bullpen.servers.a2a.addresses import base_url_of, contact_of
+from bullpen.servers.a2a.operations import SEED, Operation
 from bullpen.servers.a2a.room import Caller, Room, Scope
 from bullpen.servers.a2a.security import Refused, caller_of
+from bullpen.servers.a2a.shapes import HIGHEST, LOWEST
 from bullpen.servers.a2a.streams import Tails, events
 
 __all__ = ["Answer", "card_of", "read_body", "refusal_of", "route", "routes", "task_view"]
 
 CONTEXT_CHARACTERS = 2000
 TASKS_LISTED = 500
-LOWEST, HIGHEST = 1, 5
 NOT_YET = ("STARTING", "NOT_STARTED")
 
 CONTEXT_KEY = "context_id"
 PARTS_KEY = "parts"
 
 
-class _TextPart(msgspec.Struct, tag_field="type", tag="text"):
-    text: str
-
-
-class _FilePart(msgspec.Struct, tag_field="type", tag="file"):
-    file: dict[str, Any]
-
-
-class _DataPart(msgspec.Struct, tag_field="type", tag="data"):
-    data: dict[str, Any]
-
-
-class _Message(msgspec.Struct):
-    parts: list[_TextPart | _FilePart | _DataPart]
-    role: Literal["user", "agent"] = "user"
-
-
-class _Send(msgspec.Struct):
-    message: _Message
-    context_id: str | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class _Plain(msgspec.Struct):
-    content: str
-    priority: Annotated[int, msgspec.Meta(ge=LOWEST, le=HIGHEST)]
-
-
 def routes(room: Room) -> list[Route]:
     """Return the paths of every agent, each relative to its own base."""
-    return [
-        route(room, "/message", _take_message, "POST", Scope.SEND),
-        route(room, "/status", _status, "GET"),
-        route(room, "/.well-known/agent.json", _card, "GET"),
-        route(room, "/tasks/send", _send, "POST", Scope.SEND),
-        route(room, "/tasks/send-priority", _send_priority, "POST", Scope.SEND),
-        route(room, "/tasks", _list, "GET"),
-        route(room, "/tasks/{task_id}", _get, "GET"),
-        route(room, "/tasks/{task_id}/cancel", _cancel, "POST", Scope.SEND),
-        route(room, "/tasks/{task_id}/subscribe", _subscribe(Tails(room)), "GET"),
-    ]
+    answers: dict[str, Answer] = {
+        "takeMessage": _take_message,
+        "getStatus": _status,
+        "getOldCard": _card,
+        "sendTask": _send,
+        "sendPriorityTask": _send_priority,
+        "listOwnTasks": _list,
+        "getOwnTask": _get,
+        "cancelOwnTask": _cancel,
+        "subscribeOwnTask": _subscribe(Tails(room)),
+    }
+    return [route(room, each, answers[each.name]) for each in SEED]
 
 
 Answer = Callable[[Room, Caller, Request], Awaitable[Response]]
 """Answers a request of somebody who may."""
 
 
-def route(room: Room, path: str, answer: Answer, method: str, scope: Scope = Scope.READ) -> Route:
-    """Return a path that is answered if the caller has a scope."""
+def route(room: Room, operation: Operation, answer: Answer) -> Route:
+    """Return the path of an operation, answered if the caller has its scope."""
 
     async def handle(request: Request) -> Response:
         try:
             caller = caller_of(request.scope)
-            caller.require(scope)
+            caller.require(Scope(operation.scope))
             return await answer(room, caller, request)
         except (RpcError, DaemonUnavailable, RequestTimeout) as error:
             raise refusal_of(error) from error
 
-    return Route(path, handle, methods=[method])
+    return Route(operation.path, handle, methods=[operation.method])
 
 
 # ----------------------------------------------------------------------------------------- sending
 
 
 async def _take_message(room: Room, caller: Caller, request: Request) -> Response:
-    wanted = await read_body(request, _Plain)
+    wanted = await read_body(request, shapes.Plain)
     parts: list[dict[str, Any]] = [{"type": "text", "text": wanted.content}]
     task = await _ask(room, caller, request, parts, wanted.priority)
     return JSONResponse({"status": "sent", "priority": wanted.priority, "task_id": task.id})
@@ -125,7 +100,7 @@ async def _send_priority(room: Room, caller: Caller, request: Request) -> Respon
 
 
 async def _send_with(room: Room, caller: Caller, request: Request, priority: int) -> Response:
-    wanted = await read_body(request, _Send)
+    wanted = await read_body(request, shapes.Send)
     parts = msgspec.to_builtins(wanted.message.parts)
     metadata = dict(wanted.metadata or {})
     task = await _ask(room, caller, request, parts, priority, metadata, wanted.context_id)

@@ -13,7 +13,7 @@ Nothing here asks whether a connection is to be trusted.
 import ipaddress
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
@@ -50,6 +50,7 @@ CALLER_KEY = "bullpen.caller"  # of `Door`
 CONTACT_KEY = "bullpen.contact"  # of the app
 CARD = "/.well-known/agent-card.json"
 CARD_SECONDS = 60
+OLD = "/v1"  # the path of 0.3's REST
 JSON_TYPES = ("application/json", "application/a2a+json")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -73,8 +74,34 @@ def routes(
         Route(f"/v0.3{CARD}", binding.old_card, methods=["GET"]),
         Route(f"/{JSONRPC}", endpoint, methods=["POST"]),
         Route(f"/{JSONRPC}/", endpoint, methods=["POST"]),
-        Mount(f"/{REST}", routes=[binding.rest(each) for each in rest]),
+        Mount(f"/{REST}", routes=_apart([binding.rest(each) for each in rest])),
     ]
+
+
+def _apart(rest: Sequence[BaseRoute]) -> list[BaseRoute]:
+    """Return the SDK's routes so that each path is of one kind.
+
+    What it mounts for tenants takes all that is not asked as it should be, and 0.3's as well.
+    """
+    old: list[Route] = []
+    new: list[Route] = []
+    for each in rest:
+        if isinstance(each, Mount):
+            new += [_moved(inner, f"{each.path}{inner.path}") for inner in _plain(each.routes)]
+        elif isinstance(each, Route) and each.path.startswith(OLD):
+            old.append(_moved(each, each.path.removeprefix(OLD)))
+        else:
+            new += _plain([each])
+    return [Mount(OLD, routes=old), *new]
+
+
+def _plain(routes: Sequence[BaseRoute]) -> list[Route]:
+    assert all(isinstance(each, Route) for each in routes)
+    return [each for each in routes if isinstance(each, Route)]
+
+
+def _moved(route: Route, path: str) -> Route:
+    return Route(path, route.endpoint, methods=list(route.methods or ()))
 
 
 class _Binding(DefaultServerCallContextBuilder):
