@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from bullpen.api.errors import ApiError
+from bullpen.api.outputs import Output
 from bullpen.api.talk import SendMessage, WaitMessage
+from bullpen.cli.ask import Voice
 from bullpen.mail.policy import Policy, RateLimit
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity
-from bullpen.model.turns import Turn, TurnEnd
+from bullpen.model.turns import Turn, TurnEnd, Utterance
 from bullpen.terminal.pty import PtyProcess
 from bullpen.testing.daemon import FakeDaemon, agent_state
 from bullpen.testing.tmux import eventually
@@ -421,3 +423,38 @@ async def test_who_gives_up_waiting_is_told_that_the_message_goes_on(
     said = "bullpen: m-1 is still under way; bullpen task --cancel m-1 ends it\n"
     assert err.decode() == said
     assert (await show("task", "m-1", "--json")).json["task"]["state"] == "submitted"
+
+
+@pytest.mark.requirement("a2a:deltas")
+async def test_what_an_agent_says_is_printed_as_it_says_it(codex: FakeDaemon) -> None:
+    codex.talk.door.lead_to("codex")
+    program = (PROGRAM, "ask", "codex", "hello", "--stream")
+    asking = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE)
+    assert asking.stdout is not None
+    try:
+        await eventually(lambda: bool(codex.talk.door.handed))
+        async with asyncio.timeout(SECONDS):
+            for text, is_new in (("I shall look", False), ("one\n", True), ("\x1b[1mtwo", False)):
+                codex.talk.hear_said("codex", Utterance(text=text, is_new=is_new))
+                assert await asking.stdout.readexactly(len(text) + 2 * (text == "one\n"))
+            codex.talk.hear("codex", Turn(by="own", end=TurnEnd.DONE, text="one\n\x1b[1mtwo three"))
+            assert await asking.stdout.read() == b" three\n"
+            assert await asking.wait() == 0
+    finally:
+        if asking.returncode is None:
+            asking.kill()
+            await asking.wait()
+
+
+def test_the_answer_follows_whole_if_something_else_was_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    voice = Voice()
+    voice(Output("it is red"))
+    assert voice.rest("it is red") == ""
+    assert voice.rest("it is blue") == "it is blue"
+    assert capsys.readouterr().out == "it is red\n\n"
+
+
+async def test_a_stream_is_for_people() -> None:
+    assert (await invoke("ask", "codex", "hello", "--stream", "--json")).code == 2

@@ -2,6 +2,7 @@
 
 import click
 
+from bullpen.api.outputs import Output
 from bullpen.cli.options import complete_agents, json_option, no_start_option
 from bullpen.cli.output import print_json
 from bullpen.cli.receipts import echo_text
@@ -24,6 +25,7 @@ __all__ = ["command"]
     metavar="SECONDS",
     help="How long to wait, if not as long as is set for tasks.",
 )
+@click.option("--stream", is_flag=True, help="Print what it says while it says it.")
 @click.option("--thinking", is_flag=True, help="Print what it thought, to standard error.")
 @click.option("-v", "--verbose", is_flag=True, help="Say each step, and what it thought.")
 @json_option
@@ -37,6 +39,7 @@ def command(
     path: str | None,
     priority: Priority,
     timeout: float | None,
+    stream: bool,
     thinking: bool,
     verbose: bool,
     as_json: bool,
@@ -47,11 +50,15 @@ def command(
     question are shown on standard error, if that is a terminal. When the time is over the question
     is still under way: bullpen task has the answer later.
 
+    With --stream what the agent says is printed as soon as it is known, and so is what it says on
+    the way to its answer. Codex and opencode tell each word; of others only the answer is known.
+
     \b
     Examples:
       bullpen ask codex "which tests cover src/parser.py?"
       git diff | bullpen ask claude-1 - --timeout 600 > review.md
       bullpen ask codex --file question.md --thinking
+      bullpen ask codex "explain src/parser.py" --stream
 
     \b
     Exit codes:
@@ -63,9 +70,12 @@ def command(
       5  refused: by a rule, its rate or its size
       6  it failed, expired or was given up; there will be no answer
     """  # noqa: D301 - click wants the character, not its name
+    if stream and as_json:
+        raise click.UsageError("give --stream or --json, not both")
+    voice = Voice() if stream else None
     message = message_of(to, read_text(text, path), MessageType.TASK_REQUEST, priority=priority)
     with refusals(context, as_json=as_json):
-        sent = stay_with(message, until="answered", timeout=timeout, verbose=verbose)
+        sent = stay_with(message, until="answered", timeout=timeout, verbose=verbose, listen=voice)
     reply = sent.waited.reply if sent.waited else None
     if as_json:
         print_json(**record(sent))
@@ -76,5 +86,31 @@ def command(
     elif reply is not None:
         if (thinking or verbose) and reply.thinking:
             echo_text(reply.thinking, err=True)
-        echo_text(reply.content)
+        echo_text(reply.content if voice is None else voice.rest(reply.content))
     context.exit(sent.exit_code)
+
+
+class Voice:
+    """Prints what an agent says as it says it."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, output: Output) -> None:
+        if output.is_new:
+            self._end()
+        self._said += output.text
+        echo_text(output.text, ends=False)
+
+    def rest(self, answer: str) -> str:
+        """Return what is still to be printed of an answer."""
+        if answer.startswith(self._said):
+            return answer.removeprefix(self._said)
+        self._end()
+        return answer
+
+    def _end(self) -> None:
+        """Leave a line free below what was said on the way."""
+        if self._said:
+            click.echo("\n" if self._said.endswith("\n") else "\n\n", nl=False)
+        self._said = ""

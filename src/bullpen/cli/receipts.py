@@ -61,13 +61,16 @@ def message_head(message: Message, now: datetime) -> str:
     return one_line(", ".join(facts))
 
 
-def echo_text(text: str, *, err: bool = False) -> None:
-    """Print what an agent wrote: exactly for programs, and on a terminal so that it is harmless."""
+def echo_text(text: str, *, err: bool = False, ends: bool = True) -> None:
+    """Print what an agent wrote: exactly for programs, and on a terminal so that it is harmless.
+
+    If it `ends` not, more of the line is to come.
+    """
     stream = sys.stderr if err else sys.stdout
     if stream.isatty():
-        click.echo(plain_text(text), err=err)
-    else:
-        click.echo(text, err=err, color=True)  # or it would be stripped of what looks like colour
+        click.echo(plain_text(text), err=err, nl=ends)
+    else:  # in its colours, or it would be stripped of what looks like one
+        click.echo(text, err=err, nl=ends, color=True)
 
 
 def step_line(receipt: Receipt) -> str:

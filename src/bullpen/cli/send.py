@@ -18,7 +18,7 @@ from bullpen.cli.receipts import (
     reasons,
     step_line,
 )
-from bullpen.cli.sending import LookOn, Sent, deliver
+from bullpen.cli.sending import Listen, LookOn, Sent, deliver
 from bullpen.cli.speaking import priority_option, read_text, refusals, secret, text_option
 from bullpen.model.appearance import one_line
 from bullpen.model.messages import MessageGroup, MessageType, Priority
@@ -182,7 +182,12 @@ def message_of(
 
 
 def stay_with(
-    message: SendMessage, *, until: str | None, timeout: float | None, verbose: bool
+    message: SendMessage,
+    *,
+    until: str | None,
+    timeout: float | None,
+    verbose: bool,
+    listen: Listen | None = None,
 ) -> Sent:
     """Send a message and wait; who gives up waiting is told that the message goes on."""
     accepted: list[str] = []
@@ -195,6 +200,7 @@ def stay_with(
                 until=until,
                 timeout_seconds=timeout,
                 look_on=_steps(verbose=verbose),
+                listen=listen,
                 on_accepted=accepted.append,
             )
         )

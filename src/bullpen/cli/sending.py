@@ -15,13 +15,17 @@ import msgspec
 
 from bullpen.api.client import ANSWER_SECONDS, Client
 from bullpen.api.errors import DaemonUnavailable
+from bullpen.api.outputs import Hearing, Output
 from bullpen.api.runtime import Paths
 from bullpen.api.talk import (
     MailTrace,
     SendMessage,
+    TaskChanged,
+    TaskOutput,
     TraceMessage,
     WaitMessage,
     WaitMessageReply,
+    WatchTasks,
 )
 from bullpen.cli.speaking import ENDED, TIMEOUT
 from bullpen.connection import RemoteError
@@ -40,6 +44,7 @@ CODES = {"reached": 0, "timeout": TIMEOUT, "ended": ENDED}
 R = TypeVar("R")
 
 LookOn = Callable[[MailTrace], None]
+Listen = Callable[[Output], None]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -75,11 +80,12 @@ async def deliver(
     until: str | None = None,
     timeout_seconds: float | None = None,
     look_on: LookOn | None = None,
+    listen: Listen | None = None,
     on_accepted: Callable[[str], None] = lambda _: None,
 ) -> Sent:
     """Send a message, and wait until it has come so far, if that is wanted.
 
-    Who looks on is told what is new while it waits.
+    Who looks on is told what is new while it waits, and who listens what the agent says meanwhile.
 
     Raises:
         RemoteError: it was refused.
@@ -96,6 +102,13 @@ async def deliver(
             return None
         return max(0.0, timeout_seconds - (time.monotonic() - began))
 
+    hearing = Hearing()
+
+    def hear(told: TaskChanged | TaskOutput) -> None:
+        output = hearing.hear(told) if isinstance(told, TaskOutput) else None
+        if listen is not None and output is not None:
+            listen(output)
+
     async def work(client: Client) -> Sent:
         nonlocal accepted
         reply = await client.request(keyed)
@@ -104,6 +117,9 @@ async def deliver(
             on_accepted(name)
         accepted = name
         waited = None
+        if listen is not None:
+            client.on_task(hear)
+            await client.request(WatchTasks(task_ids=(name,)))
         if until is not None:
             request = WaitMessage(
                 message_id=name,

@@ -101,16 +101,21 @@ class FakePost(Post):
         )
         self.door = FakeDoor(self.hear)
         self.courier.add_door(self.door)
+        self._service = TalkService(self)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Deliver for a block. The rules are those of `policy`, whatever a file says."""
-        working = asyncio.get_running_loop().create_task(self.courier.run())
+        working = [
+            asyncio.create_task(self.courier.run()),
+            asyncio.create_task(self._service.watch.run()),
+        ]
         try:
             yield
         finally:
-            working.cancel()
-            await asyncio.wait([working])
+            for each in working:
+                each.cancel()
+            await asyncio.wait(working)
 
     async def secret_of(self, agent: str) -> str:
         """Return a secret by which one is that agent."""
@@ -120,7 +125,7 @@ class FakePost(Post):
 
     def answers(self) -> dict[type[TypedRequest[Any]], Callable[[Any, Context], Any]]:
         """Return what answers each request."""
-        return TalkService(self).requests()
+        return self._service.requests()
 
 
 class _Nowhere:

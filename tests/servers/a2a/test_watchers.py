@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullpen.api.errors import DaemonUnavailable
+from bullpen.api.outputs import Output
 from bullpen.api.talk import TaskOutput
 from bullpen.servers.a2a import watchers
-from bullpen.servers.a2a.watchers import Output, Watcher
+from bullpen.servers.a2a.watchers import Watcher
 from tests.servers.a2a.v1.tasks import task as a_task
 
 

@@ -22,13 +22,14 @@ import msgspec
 from bullpen.api import external, talk
 from bullpen.api.client import Client
 from bullpen.api.errors import ApiError, DaemonUnavailable, reason_of
+from bullpen.api.outputs import Output
 from bullpen.api.settings import A2aSettings
 from bullpen.connection import RpcError, TypedRequest
 from bullpen.model.external import ExternalAgent
 from bullpen.model.messages import Priority
 from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task, TaskState
-from bullpen.servers.a2a.watchers import Output, Watcher
+from bullpen.servers.a2a.watchers import Watcher
 
 __all__ = ["ANONYMOUS", "PEER", "Caller", "OpenClient", "Output", "Room", "Scope"]
 

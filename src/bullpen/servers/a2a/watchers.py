@@ -3,23 +3,14 @@
 import asyncio
 from collections import deque
 
-import msgspec
-
 from bullpen.api.errors import DaemonUnavailable
+from bullpen.api.outputs import Hearing, Output
 from bullpen.api.talk import TaskOutput
 from bullpen.model.tasks import Task
 
-__all__ = ["Output", "Watcher"]
+__all__ = ["Watcher"]
 
 MOST_UNREAD = 1000  # of what one watcher is told; then it is told how things stand instead
-
-
-class Output(msgspec.Struct, frozen=True):
-    """What an agent has said since the last time, before its answer is whole."""
-
-    text: str
-    is_new: bool = False
-    """It begins anew: what was said before is not its answer."""
 
 
 class Watcher:
@@ -29,8 +20,7 @@ class Watcher:
         self._unread: deque[Task | Output] = deque()
         self._is_new = asyncio.Event()
         self._is_over = False
-        self._number = 0
-        self._length = 0  # of what was told of this number
+        self._hearing = Hearing()
 
     def put(self, task: Task) -> None:
         """Tell how a task is now."""
@@ -42,17 +32,12 @@ class Watcher:
 
     def hear(self, told: TaskOutput) -> None:
         """Tell what was said, as far as it is new."""
-        is_new = told.number > self._number
-        if told.number < self._number or told.at > (0 if is_new else self._length):
-            return  # it is over, or some of it is missing
-        text = told.text if is_new else told.text[self._length - told.at :]
-        if not text:
+        output = self._hearing.hear(told)
+        if output is None:
             return
-        self._length = len(text) + (0 if is_new else self._length)
-        self._number = told.number
-        if is_new:  # what nobody has read of the last one, nobody needs to
+        if output.is_new:  # what nobody has read of the last one, nobody needs to
             self._unread = deque(each for each in self._unread if isinstance(each, Task))
-        self._unread.append(Output(text, is_new))
+        self._unread.append(output)
         if len(self._unread) > 1 and isinstance(self._unread[-2], Output):
             self._join()
         self._is_new.set()
