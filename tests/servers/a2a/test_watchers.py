@@ -30,7 +30,7 @@ def output(text: str, at: int = 0, number: int = 1) -> TaskOutput:
 
 @pytest.mark.requirement("a2a:deltas")
 async def test_what_is_told_again_is_not_told_twice_and_nothing_behind_a_gap() -> None:
-    watcher = Watcher()
+    watcher, task = Watcher(), a_task()
     for told in (
         output("behind", 3),
         output("one "),
@@ -40,7 +40,8 @@ async def test_what_is_told_again_is_not_told_twice_and_nothing_behind_a_gap() -
         output("late", 0, 0),
     ):
         watcher.hear(told)
-    assert await all_of(watcher) == [Output("one two three", is_new=True)]
+    watcher.put(task)
+    assert await all_of(watcher) == [task, Output("one two three", is_new=True)]
 
 
 @pytest.mark.requirement("a2a:deltas")

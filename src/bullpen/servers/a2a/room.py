@@ -317,8 +317,8 @@ class Room:
             last: Task | None = None
             while True:
                 told = await watcher.take()
-                if told == last or (last is None and isinstance(told, Output)):
-                    continue  # of what was said before, the task tells
+                if told == last:
+                    continue
                 yield told
                 if isinstance(told, Task):
                     last = told

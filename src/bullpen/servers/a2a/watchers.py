@@ -20,6 +20,7 @@ class Watcher:
         self._unread: deque[Task | Output] = deque()
         self._is_new = asyncio.Event()
         self._is_over = False
+        self._has_begun = False
         self._hearing = Hearing()
 
     def put(self, task: Task) -> None:
@@ -48,17 +49,25 @@ class Watcher:
         self._is_new.set()
 
     async def take(self) -> Task | Output:
-        """Return what comes next; wait for it.
+        """Return what comes next, first of all how the task is; wait for it.
 
         Raises:
             DaemonUnavailable: nothing more will come.
         """
-        while not self._unread:
+        while (first := self._first()) is None:
             if self._is_over:
                 raise DaemonUnavailable("the daemon is gone")
             self._is_new.clear()
             await self._is_new.wait()
-        return self._unread.popleft()
+        self._unread.remove(first)
+        return first
+
+    def _first(self) -> Task | Output | None:
+        if self._has_begun:
+            return self._unread[0] if self._unread else None
+        first = next((each for each in self._unread if isinstance(each, Task)), None)
+        self._has_begun = first is not None
+        return first
 
     def _join(self) -> None:
         """Make one of the outputs that stand at the end."""
