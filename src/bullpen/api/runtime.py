@@ -94,6 +94,11 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         return self._beside("a2a-port")
 
     @property
+    def a2a_grpc(self) -> Path:
+        """Where the server of gRPC listens, for who holds the ports of agents."""
+        return self._beside("grpc")
+
+    @property
     def a2a_tokens(self) -> Path:
         """The directory of what opens A2A to those it was given to: a file each."""
         return self.state_directory / "a2a-tokens"

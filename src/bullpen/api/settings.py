@@ -218,6 +218,10 @@ class A2aSettings(msgspec.Struct, frozen=True, kw_only=True):
     connections: Annotated[
         int, _meta("how many connections are served at once", ge=1, le=10_000)
     ] = 400
+    grpc: Annotated[
+        bool,
+        _meta("whether each agent is served by gRPC too, if `bullpen[grpc]` is installed"),
+    ] = True
     push_to_loopback: Annotated[
         bool,
         _meta(

@@ -30,6 +30,7 @@ from bullpen.servers.a2a.room import Room, Scope
 from bullpen.servers.a2a.security import App, Door, Guard, Receive, Refused, Send, caller_of
 from bullpen.servers.a2a.security import Scope as Requested
 from bullpen.servers.a2a.v1 import routes as v1
+from bullpen.servers.a2a.v1.handlers import Handlers
 
 __all__ = ["agent_routes", "make_app"]
 
@@ -39,21 +40,32 @@ AGENTS = LISTING.path
 APPS_KEPT = 256
 
 
-def make_app(room: Room, guard: Guard, settings: A2aSettings) -> App:
-    """Return the app, behind its door."""
-    return Door(_Agents(room), guard, settings)
+def make_app(
+    room: Room,
+    guard: Guard,
+    settings: A2aSettings,
+    handlers: Handlers,
+    grpc: v1.Where = v1.nowhere,
+) -> App:
+    """Return the app, behind its door; `grpc` tells where an agent is served by that."""
+    return Door(_Agents(room, handlers, grpc), guard, settings)
 
 
-def agent_routes(room: Room, agent: str) -> list[BaseRoute]:
+def agent_routes(
+    room: Room, agent: str, handlers: Handlers, grpc: v1.Where = v1.nowhere
+) -> list[BaseRoute]:
     """Return the paths of one agent, in every dialect."""
-    return [*seed.routes(room), *external.routes(room), *v1.routes(room, agent)]
+    newest = v1.routes(room, agent, handler=handlers.of(agent), grpc=grpc)
+    return [*seed.routes(room), *external.routes(room), *newest]
 
 
 class _Agents:
     """Finds the agent that is meant, and lets its own app answer."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, handlers: Handlers, grpc: v1.Where) -> None:
         self._room = room
+        self._handlers = handlers
+        self._grpc = grpc
         self._apps: OrderedDict[str, ASGIApp] = OrderedDict()
 
     async def __call__(self, scope: Requested, receive: Receive, send: Send) -> None:
@@ -93,7 +105,7 @@ class _Agents:
         found = self._apps.pop(contact.name, None)
         if found is None:
             found = Starlette(
-                routes=agent_routes(self._room, contact.name),
+                routes=agent_routes(self._room, contact.name, self._handlers, self._grpc),
                 exception_handlers={
                     Refused: _refuse,
                     HTTPException: _explain,

@@ -19,7 +19,7 @@ import msgspec
 
 from bullpen.api.peers import authorize_owner
 
-__all__ = ["take_ports"]
+__all__ = ["readable", "take_ports"]
 
 logger = logging.getLogger("bullpen.a2a")
 
@@ -120,7 +120,7 @@ async def _until_gone(connected: socket.socket) -> None:
 
 
 async def _receive(connected: socket.socket) -> tuple[_Hello, socket.socket]:
-    await _readable(connected)
+    await readable(connected)
     data, handles, _, _ = socket.recv_fds(connected, MOST_BYTES, 1)
     if not handles:
         raise ValueError("no port came with it")
@@ -138,7 +138,8 @@ async def _receive(connected: socket.socket) -> tuple[_Hello, socket.socket]:
         raise
 
 
-async def _readable(sock: socket.socket) -> None:
+async def readable(sock: socket.socket) -> None:
+    """Wait until something can be read from a socket, or somebody accepted."""
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
     loop.add_reader(sock, came.set)

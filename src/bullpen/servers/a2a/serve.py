@@ -1,10 +1,12 @@
 """Serving A2A for as long as the daemon lives: at one port for all agents, and at each one's own.
 
 Nothing that is heavy is loaded before somebody connects to one of them. Until then a port costs a
-listening socket.
+listening socket. Beside its own port an agent has one for gRPC, if that is installed.
 """
 
 import asyncio
+import contextlib
+import importlib.util
 import logging
 import os
 import secrets
@@ -13,11 +15,15 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from bullpen.api.runtime import Paths
 from bullpen.api.settings import A2aSettings, Settings
-from bullpen.servers.a2a.ports import take_ports
+from bullpen.api.talk import Contact
+from bullpen.connection.transports.socket import MAX_UNIX_PATH_BYTES
+from bullpen.servers.a2a.grpc_ports import GrpcPorts
+from bullpen.servers.a2a.ports import readable, take_ports
 from bullpen.servers.a2a.resuming import resume_push
 from bullpen.servers.a2a.room import OpenClient, Room
 from bullpen.servers.a2a.security import Guard, is_loopback
@@ -25,12 +31,16 @@ from bullpen.servers.a2a.tokens import Tokens
 
 if TYPE_CHECKING:
     from bullpen.servers.a2a.http import HttpServer
+    from bullpen.servers.a2a.v1.grpc_server import GrpcServer
+    from bullpen.servers.a2a.v1.handlers import Handlers
 
 __all__ = ["serve"]
 
 logger = logging.getLogger("bullpen.a2a")
 
 BACKLOG = 128
+GRPC = ("grpc", "grpc_status", "google.rpc")  # what the extra installs
+NAME_BYTES = 12  # of one connection, behind the name of the socket of gRPC
 
 
 async def serve(open_client: OpenClient, paths: Paths, settings: Settings) -> None:
@@ -45,20 +55,34 @@ async def serve(open_client: OpenClient, paths: Paths, settings: Settings) -> No
         group.create_task(take_ports(paths.a2a_socket, room.whose, serving.serve_port))
 
 
-class _Serving:
-    """The HTTP server, which is made when somebody needs it."""
+class _Loaded(NamedTuple):
+    """What is heavy."""
 
-    def __init__(self, room: Room, guard: Guard, settings: A2aSettings) -> None:
+    http: "HttpServer"
+    handlers: "Handlers"
+
+
+class _Serving:
+    """The servers for HTTP and gRPC, which are made when somebody needs them."""
+
+    def __init__(self, room: Room, paths: Paths, settings: A2aSettings, *, has_grpc: bool) -> None:
         self._room = room
-        self._guard = guard
+        self._guard = Guard(room, Tokens(paths.a2a_tokens), settings)
         self._settings = settings
-        self._loading: asyncio.Task[HttpServer] | None = None
+        self._grpc_socket = paths.a2a_grpc
+        self._loading: asyncio.Task[_Loaded] | None = None
+        self._starting: asyncio.Task[GrpcServer] | None = None
+        self._grpc = GrpcPorts(
+            room, self._grpc_server, connections=settings.connections, is_on=has_grpc
+        )
+        self.all_agents = ""
+        """Where all of them are, without a slash at its end."""
 
     @classmethod
     @asynccontextmanager
     async def open(cls, room: Room, paths: Paths, settings: Settings) -> AsyncIterator["_Serving"]:
-        guard = Guard(room, Tokens(paths.a2a_tokens), settings.a2a)
-        serving = cls(room, guard, settings.a2a)
+        has_grpc = settings.a2a.grpc and await asyncio.to_thread(_can_serve_grpc, paths.a2a_grpc)
+        serving = cls(room, paths, settings.a2a, has_grpc=has_grpc)
         try:
             yield serving
         finally:
@@ -68,27 +92,52 @@ class _Serving:
         self, listening: socket.socket, agent: str | None, tls: ssl.SSLContext | None = None
     ) -> None:
         """Serve a port until this is cancelled."""
-        await _somebody(listening)
-        server = await self._server()
-        async with server.listen(listening, agent, tls):
-            await asyncio.Event().wait()
+        with contextlib.ExitStack() as stack:
+            if agent is not None:
+                stack.enter_context(self._grpc.hold(agent, listening.getsockname()[1]))
+            await readable(listening)
+            loaded = await self._loaded()
+            async with loaded.http.listen(listening, agent, tls):
+                await asyncio.Event().wait()
 
-    async def _server(self) -> "HttpServer":
+    async def _loaded(self) -> _Loaded:
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(self._load))
         return await asyncio.shield(self._loading)
 
-    def _load(self) -> "HttpServer":
+    def _load(self) -> _Loaded:
         from bullpen.servers.a2a.app import make_app
         from bullpen.servers.a2a.http import HttpServer
+        from bullpen.servers.a2a.v1.handlers import Handlers
 
-        app = make_app(self._room, self._guard, self._settings)
-        return HttpServer(app, connections=self._settings.connections)
+        handlers = Handlers(self._room)
+        app = make_app(self._room, self._guard, self._settings, handlers, self._grpc.where)
+        return _Loaded(HttpServer(app, connections=self._settings.connections), handlers)
+
+    async def _grpc_server(self) -> "GrpcServer":
+        if self._starting is None or _has_failed(self._starting):
+            self._starting = asyncio.create_task(self._start_grpc())
+        return await asyncio.shield(self._starting)
+
+    async def _start_grpc(self) -> "GrpcServer":
+        loaded = await self._loaded()
+        kind = await asyncio.to_thread(_load_grpc)
+        return await kind.open(self._grpc_socket, loaded.handlers, self._guard, self._places)
+
+    def _places(self, contact: Contact) -> tuple[str, str]:
+        """Return where an agent is served by HTTP, and by gRPC."""
+        own = f"http://127.0.0.1:{contact.port}" if contact.port else ""
+        base = own or f"{self.all_agents}/{quote(contact.name, safe='')}"
+        return f"{base}/", self._grpc.where(contact)
 
     async def _aclose(self) -> None:
-        if self._loading is not None:
+        await self._grpc.aclose()
+        for ending in (self._starting, self._loading):
+            if ending is None:
+                continue
             try:
-                await (await self._loading).aclose()
+                found = await ending
+                await (found.http if isinstance(found, _Loaded) else found).aclose()
             except Exception:  # the boundary: what fails at the end keeps nobody from ending
                 logger.exception("the A2A server did not end well")
 
@@ -105,6 +154,7 @@ async def _serve_all(serving: _Serving, paths: Paths, settings: A2aSettings) -> 
         port = listening.getsockname()[1]
         try:
             await asyncio.to_thread(_write_private, paths.a2a_port, f"{port}\n")
+            serving.all_agents = f"{'https' if tls else 'http'}://{settings.bind}:{port}/agents"
             logger.info("serving A2A at %s, port %d", settings.bind, port)
             await serving.serve_port(listening, None, tls)
         except OSError as error:
@@ -133,6 +183,28 @@ def _permit(settings: A2aSettings, tokens: Tokens) -> ssl.SSLContext | None:
     return context
 
 
+def _can_serve_grpc(path: Path) -> bool:
+    """Whether what that needs is installed, and its socket can be made."""
+    try:
+        is_installed = all(importlib.util.find_spec(each) for each in GRPC)
+    except ModuleNotFoundError:
+        return False
+    if is_installed and len(os.fsencode(path)) + NAME_BYTES > MAX_UNIX_PATH_BYTES:
+        logger.warning("A2A is not served by gRPC: the path of its socket is too long")
+        return False
+    return is_installed
+
+
+def _has_failed(starting: "asyncio.Task[GrpcServer]") -> bool:
+    return starting.done() and (starting.cancelled() or starting.exception() is not None)
+
+
+def _load_grpc() -> "type[GrpcServer]":
+    from bullpen.servers.a2a.v1.grpc_server import GrpcServer
+
+    return GrpcServer
+
+
 def _bind(settings: A2aSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     listening = socket.socket(family)
@@ -145,17 +217,6 @@ def _bind(settings: A2aSettings) -> socket.socket:
         listening.close()
         raise
     return listening
-
-
-async def _somebody(listening: socket.socket) -> None:
-    """Wait until somebody wants to connect."""
-    loop = asyncio.get_running_loop()
-    came = asyncio.Event()
-    loop.add_reader(listening, came.set)
-    try:
-        await came.wait()
-    finally:
-        loop.remove_reader(listening)
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -1,153 +1,275 @@
-"""A2A 1.0 by gRPC, for those who have installed `bullpen[grpc]`.
+"""A2A 1.0 and 0.3 by gRPC, for those who have installed `bullpen[grpc]`: one server for all agents.
 
-    async with serve_grpc(handler, who, base_url="http://127.0.0.1:8101/") as address: ...
+    server = await GrpcServer.open(path, handlers, guard, places)
+    async with server.connect(way) as connected: ...
 
-The binding is the SDK's. Around it stands what it leaves open: the version of a request, who asks,
-and the codes of the edition that holds for the agent.
+The bindings are the SDK's. Around them stands what they leave open: whose port a request came in
+by, who asks, in which version, and the codes of the edition that holds for the agent. It listens at
+a Unix socket that only we connect to, and knows each connection by the name our end of it has.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+import asyncio
+import itertools
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import grpc
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_pb
+from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.grpc_handler import (
     DefaultGrpcServerCallContextBuilder,
     GrpcHandler,
 )
 from a2a.types import a2a_pb2 as pb
-from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server
 from a2a.utils.error_handlers import A2A_DOMAIN
-from a2a.utils.errors import (
-    A2A_ERROR_MAPPING,
-    A2AError,
-    InvalidRequestError,
-    VersionNotSupportedError,
-)
+from a2a.utils.errors import A2A_ERROR_MAPPING, A2AError, VersionNotSupportedError
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status.rpc_status import to_status
 
 from bullpen.api.talk import Contact
+from bullpen.servers.a2a.grpc_ports import Way
 from bullpen.servers.a2a.room import Caller
+from bullpen.servers.a2a.security import Guard, Refused
 from bullpen.servers.a2a.v1.card import card_of
 from bullpen.servers.a2a.v1.handler import CALLER, IS_LOCAL, MAKE_CARD, STREAMS, Handler
-from bullpen.servers.a2a.v1.rules import Rules
+from bullpen.servers.a2a.v1.handlers import Handlers
+from bullpen.servers.a2a.v1.rules import OURS, Rules
 
-__all__ = ["Who", "serve_grpc"]
+__all__ = ["GrpcServer", "Places"]
+
+logger = logging.getLogger("bullpen.a2a")
 
 VERSION_KEY = "a2a-version"
-MOST_BYTES = 8 * 2**20
-MOST_AT_ONCE = 400
+MOST_BYTES = 4 * 2**20  # a message of 1 MB, and what stands around it: nothing is escaped here
+MOST_AT_ONCE = 256  # requests on one connection
+HANDSHAKE_SECONDS = 10
+IDLE_SECONDS = 300
 STOP_SECONDS = 1.0
+OPTIONS = (
+    ("grpc.max_receive_message_length", MOST_BYTES),
+    ("grpc.max_concurrent_streams", MOST_AT_ONCE),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+    ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
+)
+CODES = {
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
 
-Who = Callable[[str, Mapping[str, str]], Awaitable[Caller | None]]
-"""Returns who asks, by the other end's address (`ipv4:127.0.0.1:4711`) and what is said beside the
-request; None if nobody is let in with that."""
-
-
-@asynccontextmanager
-async def serve_grpc(
-    handler: Handler, who: Who, *, base_url: str, address: str = "127.0.0.1:0"
-) -> AsyncIterator[str]:
-    """Serve an agent for a block; yield where. `base_url` is where it is served by HTTP."""
-    server = grpc.aio.server(
-        maximum_concurrent_rpcs=MOST_AT_ONCE,
-        options=[("grpc.max_receive_message_length", MOST_BYTES), ("grpc.so_reuseport", 0)],
-    )
-    where = f"{address.rpartition(':')[0]}:{server.add_insecure_port(address)}"
-    servicer = _Servicer(handler, _Contexts(base_url, where), who)
-    add_A2AServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
-    await server.start()
-    try:
-        yield where
-    finally:
-        await server.stop(STOP_SECONDS)
+Places = Callable[[Contact], tuple[str, str]]
+"""Returns where an agent is served by HTTP, with a slash at the end, and by gRPC."""
 
 
-class _Contexts(DefaultGrpcServerCallContextBuilder):
+class GrpcServer:
+    """Serves all agents. Made by `open`, ended by `aclose`."""
+
+    def __init__(self, path: Path, handlers: Handlers, guard: Guard, places: Places) -> None:
+        self._path = path
+        self._handlers = handlers
+        self._guard = guard
+        self._places = places
+        self._ways: dict[int, Way] = {}
+        self._numbers = itertools.count(1)
+        methods = [self._methods(each) for each in (_NEW, _OLD)]
+        self._server = grpc.aio.server(handlers=methods, options=OPTIONS)
+
+    @classmethod
+    async def open(
+        cls, path: Path, handlers: Handlers, guard: Guard, places: Places
+    ) -> "GrpcServer":
+        """Listen at a path."""
+        grpc.aio.init_grpc_aio()  # and never let go: the last who does joins a thread, in the loop
+        found = cls(path, handlers, guard, places)
+        found._server.add_insecure_port(f"unix:{quote(str(path))}")
+        await found._server.start()
+        return found
+
+    async def aclose(self) -> None:
+        """End all requests, after a moment for what is just being answered."""
+        await self._server.stop(STOP_SECONDS)
+
+    @asynccontextmanager
+    async def connect(self, way: Way) -> AsyncIterator[socket.socket]:
+        """Have a connection to the server for a block, which it takes for the caller's."""
+        number = next(self._numbers)
+        own = self._path.with_name(f"{self._path.name}-{number}")
+        self._ways[number] = way
+        try:
+            with socket.socket(socket.AF_UNIX) as connecting:
+                await asyncio.to_thread(_connect, connecting, self._path, own)
+                yield connecting
+        finally:
+            del self._ways[number]
+
+    # ------------------------------------------------------------------------------------- requests
+
+    def _methods(self, dialect: "_Dialect") -> grpc.GenericRpcHandler:
+        methods = {
+            each.name: self._method(dialect, each.name, each) for each in dialect.service.methods
+        }
+        return grpc.method_handlers_generic_handler(dialect.service.full_name, methods)
+
+    def _method(self, dialect: "_Dialect", name: str, method: Any) -> grpc.RpcMethodHandler:
+        async def answer(request: Any, context: Any) -> Any:
+            async with self._answering(dialect, context) as servicer:
+                return await getattr(servicer, name)(request, context)
+
+        async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
+            async with self._answering(dialect, context) as servicer:
+                async for each in getattr(servicer, name)(request, context):
+                    yield each
+
+        kind = (
+            grpc.unary_stream_rpc_method_handler
+            if method.server_streaming
+            else grpc.unary_unary_rpc_method_handler
+        )
+        return kind(
+            stream if method.server_streaming else answer,
+            request_deserializer=GetMessageClass(method.input_type).FromString,
+            response_serializer=GetMessageClass(method.output_type).SerializeToString,
+        )
+
+    @asynccontextmanager
+    async def _answering(self, dialect: "_Dialect", context: Any) -> AsyncIterator[Any]:
+        """Let a request in for a block, and have whatever goes wrong there told."""
+        streams: list[Any] = []
+        try:
+            way = self._way(context)
+            said = _said(context)
+            caller = await self._guard.admit(way.connected, said.get("authorization", ""))
+            way.is_known = True
+            asked = _Asked(caller, way.connected.is_local, streams, self._card)
+            servicer = dialect.servicer(self._handlers.of(way.agent), asked)
+            version = said.get(VERSION_KEY) or _OLD.version
+            if version.partition(".")[0] != dialect.version.partition(".")[0]:
+                refusal = VersionNotSupportedError(f"version {version} is not served here")
+                await servicer.abort_context(refusal, context)
+            yield servicer
+        except Refused as refused:
+            context.set_trailing_metadata(tuple(refused.wire_headers.items()))
+            await context.abort(CODES.get(refused.status, grpc.StatusCode.UNKNOWN), refused.detail)
+        except grpc.aio.AbortError:
+            raise
+        except Exception:  # the boundary: what is our own trouble is logged, and not told
+            logger.exception("a request by gRPC could not be answered")
+            await context.abort(grpc.StatusCode.INTERNAL, "Internal error")
+        finally:
+            for each in streams:
+                await each.aclose()
+
+    def _card(self, contact: Contact, rules: Rules) -> pb.AgentCard:
+        base_url, own = self._places(contact)
+        return card_of(contact, base_url, rules, grpc=own)
+
+    def _way(self, context: Any) -> Way:
+        number = context.peer().rpartition("-")[2]
+        way = self._ways.get(int(number)) if number.isdecimal() else None
+        if way is None:
+            raise Refused(401, "this is not where agents are asked")
+        return way
+
+
+class _Asked(DefaultGrpcServerCallContextBuilder):
     """Tells what a request is asked with."""
 
-    def __init__(self, base_url: str, where: str) -> None:
-        self._base_url = base_url
-        self._where = where
+    def __init__(
+        self,
+        caller: Caller,
+        is_local: bool,
+        streams: list[Any],
+        make_card: Callable[[Contact, Rules], pb.AgentCard],
+    ) -> None:
+        self._state = {
+            CALLER: caller,
+            IS_LOCAL: is_local,
+            STREAMS: streams,
+            MAKE_CARD: make_card,
+        }
 
     def build(self, context: Any) -> ServerCallContext:
-        """Return it.
-
-        Raises:
-            VersionNotSupportedError: it is asked in another version.
-        """
-        version = _said(context).get(VERSION_KEY, "")
-        if version.partition(".")[0] != "1":
-            raise VersionNotSupportedError(f"version {version or '0.3'} is not served here")
+        """Return it."""
         built = super().build(context)
-        built.state[MAKE_CARD] = self._make_card
-        built.state[STREAMS] = []
-        built.state[IS_LOCAL] = ":127.0.0.1:" in context.peer() or "[::1]" in context.peer()
+        built.state.update(self._state)
         return built
-
-    def _make_card(self, contact: Contact, rules: Rules) -> pb.AgentCard:
-        return card_of(contact, self._base_url, rules, grpc=self._where)
 
 
 class _Servicer(GrpcHandler):
-    """The SDK's binding, with a door, and with errors of the edition that holds."""
+    """The SDK's binding, with errors of the edition that holds."""
 
-    def __init__(self, handler: Handler, contexts: _Contexts, who: Who) -> None:
-        super().__init__(handler, contexts)
+    def __init__(self, handler: Handler, asked: _Asked) -> None:
+        super().__init__(handler, asked)
         self._handler = handler
-        self._who = who
-
-    async def _handle_unary(
-        self, request: Any, context: Any, handler_func: Any, default_response: Any
-    ) -> Any:
-        async def asked(server_context: ServerCallContext) -> Any:
-            await self._let_in(context, server_context)
-            return await handler_func(server_context)
-
-        return await super()._handle_unary(request, context, asked, default_response)
-
-    async def _handle_stream(
-        self, request: Any, context: Any, handler_func: Any
-    ) -> AsyncIterable[Any]:
-        async def asked(server_context: ServerCallContext) -> AsyncIterable[Any]:
-            await self._let_in(context, server_context)
-            try:
-                async for event in handler_func(server_context):
-                    yield event
-            finally:
-                for stream in server_context.state[STREAMS]:
-                    await stream.aclose()
-
-        async for event in super()._handle_stream(request, context, asked):
-            yield event
-
-    async def _let_in(self, context: Any, server_context: ServerCallContext) -> None:
-        caller = await self._who(context.peer(), _said(context))
-        if caller is None:
-            refused = {"refusal": "UNAUTHENTICATED"}
-            raise InvalidRequestError("a token is needed, or another one", refused)
-        server_context.state[CALLER] = caller
 
     async def abort_context(self, error: A2AError, context: Any) -> None:
         """End a request with an error, in the words of the edition that holds."""
-        known = A2A_ERROR_MAPPING.get(type(error))
-        reason, code = (known.reason, known.grpc_status) if known else ("INTERNAL", "INTERNAL")
-        said = (error.data or {}).get("refusal", reason)
-        refusal = (await self._handler.rules()).refusals.get(said)
-        code = "UNAUTHENTICATED" if said == "UNAUTHENTICATED" else code
-        found = grpc.StatusCode[refusal.status if refusal else code]
+        reason, code = await _reason_and_code(self._handler, error)
         detail = AnyMessage()
         detail.Pack(error_details_pb2.ErrorInfo(reason=reason, domain=A2A_DOMAIN))
-        status = status_pb2.Status(code=found.value[0], message=error.message, details=[detail])
+        status = status_pb2.Status(code=code.value[0], message=error.message, details=[detail])
         rich = to_status(status)
         context.set_trailing_metadata(rich.trailing_metadata)
         await context.abort(rich.code, rich.details)
+
+
+class _OldServicer(CompatGrpcHandler):
+    """The same for 0.3."""
+
+    def __init__(self, handler: Handler, asked: _Asked) -> None:
+        super().__init__(handler, asked)
+        self._handler = handler
+
+    async def abort_context(self, error: A2AError, context: Any) -> None:
+        """End a request with an error, which 0.3 knows by its name before the words."""
+        _, code = await _reason_and_code(self._handler, error)
+        await context.abort(code, f"{type(error).__name__}: {error.message}")
+
+
+class _Dialect(NamedTuple):
+    """An edition of A2A, which has a service of its own."""
+
+    version: str
+    service: Any
+    servicer: Callable[[Handler, _Asked], Any]
+
+
+_NEW = _Dialect("1.0", pb.DESCRIPTOR.services_by_name["A2AService"], _Servicer)
+_OLD = _Dialect("0.3", old_pb.DESCRIPTOR.services_by_name["A2AService"], _OldServicer)
+
+
+async def _reason_and_code(handler: Handler, error: A2AError) -> tuple[str, grpc.StatusCode]:
+    known = A2A_ERROR_MAPPING.get(type(error))
+    reason, code = (known.reason, known.grpc_status) if known else ("INTERNAL", "INTERNAL")
+    said = (error.data or {}).get("refusal", reason)
+    try:
+        rules = await handler.rules()
+    except A2AError:
+        rules = OURS  # the agent is gone
+    refusal = rules.refusals.get(said)
+    return reason, grpc.StatusCode[refusal.status if refusal else code]
 
 
 def _said(context: Any) -> dict[str, str]:
     """Return what is said beside a request."""
     found = context.invocation_metadata() or ()
     return {key.lower(): value for key, value in found if isinstance(value, str)}
+
+
+def _connect(connecting: socket.socket, path: Path, own: Path) -> None:
+    """Connect to a path from another, whose name stays when the file is gone."""
+    own.unlink(missing_ok=True)  # of one who died just here
+    connecting.bind(str(own))
+    try:
+        connecting.connect(str(path))
+    finally:
+        own.unlink()
+    connecting.setblocking(False)

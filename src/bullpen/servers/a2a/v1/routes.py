@@ -43,7 +43,7 @@ from bullpen.servers.a2a.v1.input import NotJson, check_json, read_json
 from bullpen.servers.a2a.v1.rules import OURS, Refusal, Rules
 from bullpen.servers.a2a.v1.sse import events_of
 
-__all__ = ["routes"]
+__all__ = ["Where", "nowhere", "routes"]
 
 STREAMS_KEY = "bullpen.a2a.streams"
 CALLER_KEY = "bullpen.caller"  # of `Door`
@@ -54,14 +54,21 @@ OLD = "/v1"  # the path of 0.3's REST
 JSON_TYPES = ("application/json", "application/a2a+json")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+Where = Callable[[Contact], str]
+"""Returns where an agent is served by gRPC; empty if it is not."""
 
 logging.getLogger("a2a").setLevel(logging.CRITICAL)  # it logs what peers get wrong, with its stack
 
 
+def nowhere(_: Contact) -> str:
+    """Return that an agent is not served by gRPC."""
+    return ""
+
+
 def routes(
-    room: Room, agent: str, *, handler: Handler | None = None, grpc: str = ""
+    room: Room, agent: str, *, handler: Handler | None = None, grpc: Where = nowhere
 ) -> list[BaseRoute]:
-    """Return the routes of an agent; `grpc` is where it serves that, by the same handler."""
+    """Return the routes of an agent; `grpc` tells where that is served, by the same handler."""
     handler = handler or Handler(room, agent)
     binding = _Binding(handler, grpc)
     rpc = create_jsonrpc_routes(handler, f"/{JSONRPC}", binding, enable_v0_3_compat=True)
@@ -107,9 +114,9 @@ def _moved(route: Route, path: str) -> Route:
 class _Binding(DefaultServerCallContextBuilder):
     """Stands around the bindings of one agent."""
 
-    def __init__(self, handler: Handler, grpc: str) -> None:
+    def __init__(self, handler: Handler, grpc: Where) -> None:
         self._handler = handler
-        self._grpc = grpc
+        self._where = grpc
         self._since = datetime.now(UTC)
         self._tag = ""
 
@@ -126,7 +133,8 @@ class _Binding(DefaultServerCallContextBuilder):
     # --------------------------------------------------------------------------------------- card
 
     def _make_card(self, request: Request, contact: Contact, rules: Rules) -> pb.AgentCard:
-        return card_of(contact, _base_url(request), rules, grpc=self._grpc)
+        grpc = self._where(contact) if _is_local(request) else ""  # which is on loopback
+        return card_of(contact, _base_url(request), rules, grpc=grpc)
 
     async def card(self, request: Request) -> Response:
         """Answer with the card: the strict one, unless who asks speaks 0.3."""
