@@ -292,6 +292,10 @@ async def test_the_old_version_is_served_at_the_same_addresses() -> None:
         told = [json.loads(each.removeprefix("data:")) for each in lines if each]
         assert "task" in told[0]
         assert told[-1]["statusUpdate"]["final"] is True
+        card = (await ask("agent/getAuthenticatedExtendedCard", {}))["result"]
+        assert (card["protocolVersion"], card["url"]) == ("0.3", f"{there.url}a2a/jsonrpc")
+        assert card["capabilities"]["extensions"][-1]["params"]["isPresent"] is True
+        assert (await guest.http.get("a2a/rest/v1/card")).json()["url"] == card["url"]
         wrong = await guest.http.get("a2a/rest/v1/tasks/m-none:subscribe", headers=old)
         assert "TASK_NOT_FOUND" in wrong.text
 

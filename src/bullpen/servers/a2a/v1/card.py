@@ -18,7 +18,16 @@ from bullpen.model.version import VERSION
 from bullpen.servers.a2a.v1.mapping import PRIORITY
 from bullpen.servers.a2a.v1.rules import Rules
 
-__all__ = ["JSONRPC", "REST", "card_of", "entity_tag", "extended_card_of", "merged", "strict"]
+__all__ = [
+    "JSONRPC",
+    "REST",
+    "card_of",
+    "entity_tag",
+    "extended_card_of",
+    "merged",
+    "strict",
+    "with_old_interfaces",
+]
 
 JSONRPC = "a2a/jsonrpc"
 REST = "a2a/rest"
@@ -101,6 +110,15 @@ def merged(card: pb.AgentCard) -> dict[str, Any]:
         "supportsAuthenticatedExtendedCard": True,
         "securitySchemes": {"bearer": {"type": "http", "scheme": "Bearer"}},
     }
+
+
+def with_old_interfaces(card: pb.AgentCard) -> pb.AgentCard:
+    """Return a card that says of its interfaces that 0.3 is spoken there: else 0.3 has no card."""
+    told = pb.AgentCard()
+    told.CopyFrom(card)
+    for each in told.supported_interfaces:
+        each.protocol_version = "0.3"
+    return told
 
 
 def entity_tag(card: dict[str, Any]) -> str:

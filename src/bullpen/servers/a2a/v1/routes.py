@@ -37,7 +37,15 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from bullpen.api.talk import Contact
 from bullpen.servers.a2a.room import ANONYMOUS, Room
-from bullpen.servers.a2a.v1.card import JSONRPC, REST, card_of, entity_tag, merged, strict
+from bullpen.servers.a2a.v1.card import (
+    JSONRPC,
+    REST,
+    card_of,
+    entity_tag,
+    merged,
+    strict,
+    with_old_interfaces,
+)
 from bullpen.servers.a2a.v1.handler import CALLER, CONTACT, IS_LOCAL, MAKE_CARD, STREAMS, Handler
 from bullpen.servers.a2a.v1.input import NotJson, check_json, read_json
 from bullpen.servers.a2a.v1.rules import OURS, Refusal, Rules
@@ -127,7 +135,7 @@ class _Binding(DefaultServerCallContextBuilder):
         context.state[STREAMS] = request.scope.setdefault(STREAMS_KEY, [])
         context.state[CONTACT] = request.scope.get(CONTACT_KEY)
         context.state[IS_LOCAL] = _is_local(request)
-        context.state[MAKE_CARD] = lambda contact, rules: self._make_card(request, contact, rules)
+        context.state[MAKE_CARD] = lambda contact, rules: self._own_card(request, contact, rules)
         return context
 
     # --------------------------------------------------------------------------------------- card
@@ -135,6 +143,12 @@ class _Binding(DefaultServerCallContextBuilder):
     def _make_card(self, request: Request, contact: Contact, rules: Rules) -> pb.AgentCard:
         grpc = self._where(contact) if _is_local(request) else ""  # which is on loopback
         return card_of(contact, _base_url(request), rules, grpc=grpc)
+
+    def _own_card(self, request: Request, contact: Contact, rules: Rules) -> pb.AgentCard:
+        """Return the card for who asks by a binding: without a version that is one of 0.3."""
+        card = self._make_card(request, contact, rules)
+        version = request.headers.get("a2a-version", "")
+        return card if version and not version.startswith("0.") else with_old_interfaces(card)
 
     async def card(self, request: Request) -> Response:
         """Answer with the card: the strict one, unless who asks speaks 0.3."""
