@@ -74,6 +74,18 @@ def test_who_comes_late_gets_the_rest_as_a_new_beginning_and_then_the_whole() ->
     assert text_of(known) == ["12"]
 
 
+def test_a_task_that_works_is_not_told_to_wait_again() -> None:
+    first = answer("1", MessageType.PROGRESS, artifact_id="x", parts=[{"text": "1"}])
+    telling = Telling([], task())
+    events = [
+        *telling.change(task(TaskState.SUBMITTED, first)),  # before it is known that it works
+        *telling.change(task(TaskState.WORKING, first)),
+        *telling.change(task(TaskState.COMPLETED, first, answer("2", id="r-2"))),
+    ]
+    states = [each.status.state for each in events if isinstance(each, pb.TaskStatusUpdateEvent)]
+    assert states == [pb.TaskState.TASK_STATE_WORKING, pb.TaskState.TASK_STATE_COMPLETED]
+
+
 def test_nothing_is_told_twice() -> None:
     telling = Telling([], task())
     working = task(TaskState.WORKING)

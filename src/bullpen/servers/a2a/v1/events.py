@@ -69,6 +69,8 @@ class Telling:
         for answer in answers:
             yield from self._answer(answer, is_last=answer is turn.answers[-1])
         state = mapping.state_of(turn)
+        if state == pb.TaskState.TASK_STATE_SUBMITTED and self._state == _WORKING:
+            return  # it works already: what came of that was told before that it does
         if state != self._state:
             if state == pb.TaskState.TASK_STATE_COMPLETED:
                 yield from self._work()
