@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from a2a.client import Client, ClientConfig, create_client
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_pb
@@ -18,15 +19,17 @@ from a2a.compat.v0_3.a2a_v0_3_pb2_grpc import A2AServiceStub as OldStub
 from a2a.types import a2a_pb2 as pb
 from a2a.types.a2a_pb2_grpc import A2AServiceStub
 from google.protobuf.json_format import ParseDict
+from starlette.applications import Starlette
 
 from bullpen.api import talk
 from bullpen.model.messages import MessageType
 from bullpen.servers.a2a import grpc_ports, security
 from bullpen.servers.a2a.v1 import handler
+from bullpen.servers.a2a.v1.routes import routes
 from bullpen.wrapper.port import HeldPort
 from tests.daemon.harness import until
 from tests.daemon.wrapping import ScriptedWrapper, wrapped
-from tests.servers.a2a.house import SECONDS, Web, linux_only, served
+from tests.servers.a2a.house import SECONDS, Web, linux_only, room_of_a_daemon, served
 from tests.servers.a2a.test_ports import answers, handed_over
 from tests.servers.a2a.test_security import TOKEN, give
 
@@ -365,6 +368,30 @@ async def test_who_connects_and_asks_nothing_is_hung_up_on(
             await stub.ListTasks(
                 pb.ListTasksRequest(), metadata=V1, timeout=SECONDS, wait_for_ready=True
             )
+
+
+async def test_only_who_is_on_this_machine_is_told_of_a_port_on_loopback(home: Path) -> None:
+    async with room_of_a_daemon() as (room, _), wrapped("codex"):
+        app = Starlette(routes=routes(room, "codex", grpc=lambda _: "127.0.0.1:18100"))
+        told = {}
+        for host in ("127.0.0.1", "192.0.2.1"):
+            transport = httpx.ASGITransport(app, client=(host, 4711))
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+                told[host] = (await client.get("/.well-known/agent-card.json")).text
+        assert "18100" in told["127.0.0.1"]
+        assert "GRPC" not in told["192.0.2.1"]
+
+
+def test_a_port_is_beside_the_agents_other_one_if_it_is_free() -> None:
+    def tried() -> bool:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            number = taken.getsockname()[1]
+            with grpc_ports._bind(number - grpc_ports.ABOVE) as other:
+                assert other.getsockname()[1] != number
+        with grpc_ports._bind(number - grpc_ports.ABOVE) as found:
+            return bool(found.getsockname()[1] == number)  # unless somebody was faster
+
+    assert any(tried() for _ in range(20))
 
 
 async def test_it_can_be_switched_off(home: Path) -> None:
