@@ -18,7 +18,8 @@ from bullpen.testing.programs.errors import (
     UnknownMode,
     UnknownProgram,
 )
-from bullpen.testing.programs.install import ensure, installed, programs_directory
+from bullpen.testing.programs.install import ensure, installed
+from bullpen.testing.programs.placing import programs_directory
 from bullpen.testing.programs.recipes import (
     API_KEY,
     MODEL,
