@@ -54,6 +54,8 @@ lock: setup ## renew the lock files (ARGS=--upgrade for newer versions)
 	$(LOCK) $(ARGS) -o requirements-dev.lock --all-extras \
 		--group build --group dev --group interop --group node pyproject.toml
 	$(LOCK) $(ARGS) -o requirements-build.lock -c requirements-dev.lock --group build
+	for each in a2a-0.3 synapse; do $(LOCK) $(ARGS) -o tests/interop/a2a/$$each.lock \
+		tests/interop/a2a/$$each.in || exit; done
 
 clean: ## remove all that the other targets made, .venv too
 	rm -rf .venv .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

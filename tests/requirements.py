@@ -616,6 +616,7 @@ _TERMINAL = {
     "a2a:push-guard": "Nobody has us post where he could not, nor wait for one who takes nothing.",
     "a2a:deltas": "What an agent says is streamed as it says it, and the stream has its answer.",
     "a2a:ports": "An agent's port is served by the daemon there is, and held without one.",
+    "a2a:clients": "The official clients of A2A 1.0 and 0.3, and Synapse, talk to agents of ours.",
     "a2a:grpc": "An agent is served by gRPC, to the same people, where its card says so.",
     "S-140": "It is in the registry before it is started.",
     "S-141": "It can be started without a terminal.",
