@@ -22,7 +22,16 @@ from bullpen.agents.profiles import (
 )
 from bullpen.model.states import Provider
 
-SHIPPED = ("claude", "codex", "conformance", "copilot", "dummy", "gemini", "opencode")
+SHIPPED = (
+    "claude",
+    "codex",
+    "conformance",
+    "conformance-bare",
+    "copilot",
+    "dummy",
+    "gemini",
+    "opencode",
+)
 PLAIN = 'command = "mine"\nidle_regex = "> $"\n'
 
 
@@ -218,7 +227,7 @@ def test_an_unknown_profile_names_the_nearest_and_where_to_put_ones_own() -> Non
     with pytest.raises(UnknownProfileError, match=r"'cluade'; did you mean claude\?") as caught:
         load("cluade")
     assert "~/.config/bullpen/profiles" in str(caught.value)
-    with pytest.raises(UnknownProfileError, match="there are claude, codex, conformance, copilot"):
+    with pytest.raises(UnknownProfileError, match="there are claude, codex, conformance, "):
         load("zzz")
     with pytest.raises(UnknownProfileError):
         load("../profiles/claude")

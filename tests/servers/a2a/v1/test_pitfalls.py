@@ -313,3 +313,26 @@ async def test_the_kits_agent_is_served_by_the_kits_edition(profile: str) -> Non
         assert response.headers["content-type"] == "application/json"
         missing = {"message": text_message(messageId="tck-cap-ext-004-x")}
         assert await guest.refusal("SendMessage", missing) == -32008  # 7: it is enforced
+
+
+async def test_an_agent_that_can_do_less_says_so_and_refuses_the_rest() -> None:
+    async with house("conformance-bare", profile="conformance-bare") as (there, guest):
+        card = (await guest.http.get(".well-known/agent-card.json")).json()["capabilities"]
+        assert not card["streaming"]
+        assert not card["pushNotifications"]
+        assert not card["extendedAgentCard"]
+        task = await done(there, guest)
+        config = {"taskId": task["id"], "id": "p1", "url": "http://127.0.0.1:9/hook"}
+        asked = {"message": text_message(), "configuration": {"taskPushNotificationConfig": config}}
+        for method, params, code in (
+            ("SendStreamingMessage", {"message": text_message()}, -32004),
+            ("SubscribeToTask", {"id": task["id"]}, -32004),
+            ("SendMessage", asked, -32003),
+            ("CreateTaskPushNotificationConfig", config, -32003),
+            ("GetTaskPushNotificationConfig", config, -32003),
+            ("ListTaskPushNotificationConfigs", config, -32003),
+            ("DeleteTaskPushNotificationConfig", config, -32003),
+            ("GetExtendedAgentCard", {}, -32007),
+        ):
+            assert await guest.refusal(method, params) == code, method
+        assert there.agent.typed.empty()  # nothing of it has reached the agent

@@ -54,9 +54,9 @@ def card_of(
         version=VERSION,
         supported_interfaces=_interfaces(base_url, grpc),
         capabilities=pb.AgentCapabilities(
-            streaming=True,
-            push_notifications=True,
-            extended_agent_card=True,
+            streaming=rules.has_streaming,
+            push_notifications=rules.has_push,
+            extended_agent_card=rules.has_extended_card,
             extensions=_extensions(rules),
         ),
         default_input_modes=MODES,

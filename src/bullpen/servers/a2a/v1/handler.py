@@ -18,6 +18,7 @@ from a2a.utils.errors import (
     ExtendedAgentCardNotConfiguredError,
     ExtensionSupportRequiredError,
     InvalidParamsError,
+    PushNotificationNotSupportedError,
     TaskNotCancelableError,
     UnsupportedOperationError,
 )
@@ -84,6 +85,14 @@ class Handler(RequestHandler):
             self._rules = (now + KNOWN_SECONDS, found)
         return self._rules[1]
 
+    async def _require_streaming(self) -> None:
+        if not (await self.rules()).has_streaming:
+            raise UnsupportedOperationError("the agent does not stream")
+
+    async def _require_push(self) -> None:
+        if not (await self.rules()).has_push:
+            raise PushNotificationNotSupportedError("the agent tells nobody by post")
+
     # ------------------------------------------------------------------------------------ sending
 
     async def on_message_send(
@@ -106,6 +115,7 @@ class Handler(RequestHandler):
     async def _send_streaming(
         self, params: pb.SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Any]:
+        await self._require_streaming()
         with translated():
             earlier, turn = await self._send(params, context)
             async with aclosing(self._followers.turn(earlier, turn)) as events:
@@ -125,6 +135,7 @@ class Handler(RequestHandler):
         metadata = _struct(params, "metadata")
         priority = mapping.priority_of(kept.metadata, metadata)
         if params.configuration.HasField("task_push_notification_config"):
+            await self._require_push()
             config = params.configuration.task_push_notification_config
             self._push.check(config, is_local=_is_local(context))
         turns = await self._turns(kept.task_id) if kept.task_id else []
@@ -239,6 +250,7 @@ class Handler(RequestHandler):
     async def _subscribe(
         self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Any]:
+        await self._require_streaming()
         with translated():
             _caller(context, Scope.READ)
             turns = await self._turns(params.id)
@@ -256,10 +268,11 @@ class Handler(RequestHandler):
         with translated():
             _caller(context, Scope.READ)
             contact = await self.contact()
+        rules = await self.rules()
         make: Callable[[Contact, Rules], pb.AgentCard] | None = context.state.get(MAKE_CARD)
-        if make is None:
+        if make is None or not rules.has_extended_card:
             raise ExtendedAgentCardNotConfiguredError
-        return extended_card_of(make(contact, await self.rules()), contact)
+        return extended_card_of(make(contact, rules), contact)
 
     async def _turns(self, task_id: str) -> list[Task]:
         """Return the turns of a task, the oldest first; raises as `turns_of` does."""
@@ -291,6 +304,7 @@ class Handler(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
     ) -> pb.TaskPushNotificationConfig:
+        await self._require_push()
         with translated():
             caller = _caller(context, Scope.SEND)
             turns = await self._turns(params.task_id)
@@ -305,6 +319,7 @@ class Handler(RequestHandler):
     async def on_get_task_push_notification_config(
         self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> pb.TaskPushNotificationConfig:
+        await self._require_push()
         with translated():
             caller = _caller(context, Scope.READ)
             await self._turns(params.task_id)
@@ -313,6 +328,7 @@ class Handler(RequestHandler):
     async def on_list_task_push_notification_configs(
         self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> pb.ListTaskPushNotificationConfigsResponse:
+        await self._require_push()
         with translated():
             caller = _caller(context, Scope.READ)
             await self._turns(params.task_id)
@@ -322,6 +338,7 @@ class Handler(RequestHandler):
     async def on_delete_task_push_notification_config(
         self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
+        await self._require_push()
         with translated():
             caller = _caller(context, Scope.SEND)
             await self._turns(params.task_id)

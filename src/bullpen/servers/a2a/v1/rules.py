@@ -2,16 +2,16 @@
 
 The official compatibility kit checks 1.0.0, and uses one message id for many messages; everybody
 else speaks 1.0.1, where some errors have other numbers. So the agent of the profile `conformance`,
-which is there for the kit, is served by the kit's rules.
+which is there for the kit, is served by the kit's rules. What is refused by an agent that can do
+less than ours can, the kit sees of the profile `conformance-bare`.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = ["KIT", "OURS", "Refusal", "Rules", "rules_for"]
+__all__ = ["BARE", "KIT", "OURS", "Refusal", "Rules", "rules_for"]
 
-PROFILE = "conformance"
 REQUIRED_BY_THE_KIT = "urn:a2a:tck:required-extension"
 ASKS_FOR_IT = (
     "tck-cap-ext-004"  # what the kit sends to see an extension missed; nothing else has it
@@ -36,6 +36,9 @@ class Rules(NamedTuple):
     takes_any_part: bool = False
     """Whether a part that cannot be text is named instead of refused."""
     required_extensions: tuple[str, ...] = ()
+    has_streaming: bool = True
+    has_push: bool = True
+    has_extended_card: bool = True
 
     def missing(self, requested: frozenset[str], message_id: str) -> str | None:
         """Return an extension that a request must ask for, and does not."""
@@ -71,8 +74,10 @@ KIT: Final = Rules(
     takes_any_part=True,
     required_extensions=(REQUIRED_BY_THE_KIT,),
 )
+BARE: Final = KIT._replace(has_streaming=False, has_push=False, has_extended_card=False)
+_PROFILES: Final = MappingProxyType({"conformance": KIT, "conformance-bare": BARE})
 
 
 def rules_for(profile: str) -> Rules:
     """Return what holds for an agent of a profile."""
-    return KIT if profile == PROFILE else OURS
+    return _PROFILES.get(profile, OURS)
