@@ -359,10 +359,12 @@ async def test_who_connects_and_asks_nothing_is_hung_up_on(
     monkeypatch.setattr(grpc_ports, "KNOWN_SECONDS", 0.05)
     async with served(a2a={"connections": 2}) as house, wrapped("codex"):
         where = await address(house.web.at("codex"))
-        reader, writer = await asyncio.open_connection(*where.split(":"))
-        async with asyncio.timeout(SECONDS):
-            await reader.read()
-        writer.close()
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(*where.split(":"))
+            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            async with asyncio.timeout(SECONDS):
+                await reader.read()
+            writer.close()
         monkeypatch.setattr(grpc_ports, "KNOWN_SECONDS", SECONDS)
         async with stub_at(where) as stub:  # there is room again
             await stub.ListTasks(
