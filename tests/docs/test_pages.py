@@ -14,6 +14,7 @@ from tests.examples.programs import environment
 
 RUNNABLE = "python run"
 SECONDS = 30  # a hang, on however busy a machine
+SLOW = re.compile(r"Executing <.+> took \d+\.\d+ seconds")  # says asyncio's debug mode of such
 
 ALL_BLOCKS = [block for page in PAGES for block in blocks(page)]
 
@@ -42,7 +43,8 @@ def test_a_block_marked_to_run_runs_and_prints_what_the_page_shows(
         timeout=SECONDS,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    trouble = [line for line in done.stderr.splitlines() if not SLOW.fullmatch(line)]
+    assert (done.returncode, trouble) == (0, []), done.stderr
     assert done.stdout == (block.output or "")
 
 
