@@ -30,6 +30,10 @@ ROWS = {
     "wrapped-tasks": "bench.wrapped_tasks",
     "wrapper-cost": "bench.wrapper_cost",
     "talk-startup": "bench.talk_startup",
+    "a2a-send": "bench.a2a_send",
+    "a2a-priority": "bench.a2a_priority",
+    "a2a-subscribers": "bench.a2a_subscribers",
+    "a2a-memory": "bench.a2a_memory",
     "others": "bench.others",
 }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from bullpen.api.options import DaemonOptions
 from bullpen.daemon.main import run
+from bullpen.servers.a2a.serve import serve as serve_a2a
 from bullpen.servers.mcp import serve
 
 __all__ = ["Heart", "longest_block"]
@@ -65,4 +66,4 @@ async def longest_block(socket: Path) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(DaemonOptions(foreground=False), [serve, accompany]))
+    sys.exit(run(DaemonOptions(foreground=False), [serve, serve_a2a, accompany]))

@@ -9,11 +9,9 @@ for how long the event loop was blocked, by its own work or because the machine 
 import asyncio
 import time
 
-import psutil
-
 from bench.beating import longest_block
 from bench.figure import Figure
-from bench.talk import Caller, call, limited, loaded, percentiles, talking_daemon
+from bench.talk import Caller, call, limited, loaded, percentiles, talking_daemon, used_by
 
 __all__ = ["run"]
 
@@ -54,12 +52,6 @@ async def run(quick: bool) -> list[Figure]:
         limited(ROW, "longest block, 100 at a time", 1000 * together["late"], BLOCK_MS, "ms"),
         limited(ROW, "… of it the loop's own work", 1000 * together["work"], BLOCK_MS, "ms"),
     ]
-
-
-def used_by(pid: int) -> float:
-    """Return the processor time of a process, in seconds."""
-    used = psutil.Process(pid).cpu_times()
-    return float(used.user + used.system)
 
 
 async def timed(sender: Caller, line: bytes) -> float:

@@ -10,16 +10,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bench.figure import Figure
 from bench.observe import LINE_LIMIT, connect, environment, percentile
 
-__all__ = ["Caller", "call", "limited", "loaded", "percentiles", "talking_daemon"]
+__all__ = ["Caller", "call", "limited", "loaded", "percentiles", "talking_daemon", "used_by"]
 
 SECONDS = 60.0
+DAEMON = ("-m", "bullpen", "daemon")
 UNLIMITED = {
     "BULLPEN_MAIL_RATE_PER_SECOND": "1000000",
     "BULLPEN_MAIL_RATE_BURST": "100000",
     "BULLPEN_MAIL_MAILBOX_LIMIT": "1000000",
+    "BULLPEN_A2A_RATE_PER_SECOND": "1000000",
+    "BULLPEN_A2A_RATE_BURST": "100000",
 }
 
 
@@ -38,15 +43,26 @@ class Caller:
             params["secret"] = self.secret
         self._writer.write(call(method, **params))
         async with asyncio.timeout(SECONDS):
-            answer = json.loads(await self._reader.readline())
+            while "method" in (answer := json.loads(await self._reader.readline())):
+                self._decline(answer)  # who is an agent is asked things, too
         if "result" not in answer:
             raise AssertionError(f"{method} was refused: {answer}")
         return answer["result"]
+
+    def _decline(self, request: dict[str, Any]) -> None:
+        if "id" in request:
+            error = {"code": -32601, "message": "there is no terminal"}
+            answer = {"id": request["id"], "error": error}
+            self._writer.write(json.dumps(answer).encode() + b"\n")
 
     async def exchange(self, line: bytes) -> bytes:
         """Send a request that was written before; return the answer as it comes."""
         self._writer.write(line)
         return await self._reader.readline()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
 
     async def register(self, name: str) -> None:
         """Be an agent that fetches its messages by itself."""
@@ -67,16 +83,19 @@ def call(method: str, **params: Any) -> bytes:
 
 
 @asynccontextmanager
-async def talking_daemon(**variables: str) -> AsyncIterator[tuple[int, Path, "Callers"]]:
-    """Run the daemon as a process of its own, listened to, with no limit to how much is said.
+async def talking_daemon(
+    *, has_heart: bool = True, **variables: str
+) -> AsyncIterator[tuple[int, Path, "Callers"]]:
+    """Run the daemon as a process of its own, with no limit to how much is said.
 
-    Yields its pid, its home and how to call it.
+    Its event loop is listened to, unless it has no heart. Yields its pid, its home and how to call
+    it.
     """
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as directory:
         home = Path(directory)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "bench.beating", str(home / "heart")),
+            *(("-m", "bench.beating", str(home / "heart")) if has_heart else DAEMON),
             env={**environment(home), **UNLIMITED, **variables},
             stderr=asyncio.subprocess.DEVNULL,
         )
@@ -142,3 +161,9 @@ def loaded(row: str) -> Figure:
     return limited(
         row, "load of the machine, its cores", os.getloadavg()[0], cores, "", counts=False
     )
+
+
+def used_by(pid: int) -> float:
+    """Return the processor time of a process, in seconds."""
+    used = psutil.Process(pid).cpu_times()
+    return float(used.user + used.system)

@@ -1,0 +1,134 @@
+"""A2A's `SendMessage` to an echo agent: ours, kept on disk, beside the official SDK's, in memory.
+
+Two servers on this machine, asked in turn by the same client over the same sockets, JSON-RPC both:
+the SDK's default request handler with its memory store and an agent that is a function; and our
+daemon, with an agent that is a process of its own, fetches its messages and answers. *Accepted* is
+a request that asks to be answered at once with the task; *answered* is one that waits for what the
+agent says. First one after the other, then sixteen at a time.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
+from typing import NamedTuple
+
+from bench.a2a import a2a_port
+from bench.echo_agent import echo_agent
+from bench.figure import Figure
+from bench.sdk_agent import PATH, sdk_agent
+from bench.talk import loaded, talking_daemon, used_by
+from bench.web import Web, message
+
+__all__ = ["run"]
+
+ROW = "a2a-send"
+PARALLEL = 16
+TEXT = "please look at the parser, " * 4
+OURS, THEIRS = "ours", "theirs"
+
+
+class Rate(NamedTuple):
+    """How many a second, of time on the wall and of the server's processor time."""
+
+    wall: float
+    cpu: float
+
+
+class Server:
+    """One of the two."""
+
+    def __init__(self, pid: int, path: str, webs: Sequence[Web]) -> None:
+        self._pid = pid
+        self._path = path
+        self._webs = webs
+        self._numbers = count()
+
+    async def rate(self, requests: int, at_a_time: int, *, is_awaited: bool) -> Rate:
+        """Return how fast so many are answered."""
+        left = iter(range(requests))
+
+        async def send(web: Web) -> None:
+            for _ in left:
+                number = f"bench-{next(self._numbers)}"
+                await web.exchange(message(self._path, number, TEXT, is_awaited=is_awaited))
+
+        used, began = used_by(self._pid), time.perf_counter()
+        await asyncio.gather(*map(send, self._webs[:at_a_time]))
+        took = time.perf_counter() - began
+        return Rate(requests / took, requests / max(used_by(self._pid) - used, 1e-3))
+
+
+async def run(quick: bool) -> list[Figure]:
+    rounds, requests = (1, 32) if quick else (6, 400)
+    async with servers() as found:
+        figures = [loaded(ROW)]
+        for word, is_awaited in (("accepted", False), ("answered", True)):
+            for how, at_a_time in (("one after the other", 1), (f"{PARALLEL} at a time", PARALLEL)):
+                measures = {
+                    name: partial(server.rate, requests, at_a_time, is_awaited=is_awaited)
+                    for name, server in found.items()
+                }
+                best = await best_of(rounds, measures)
+                what = f"SendMessage {word}, {how}"
+                figures += figures_of(what, best[OURS], best[THEIRS])
+        return figures
+
+
+def figures_of(what: str, ours: Rate, theirs: Rate) -> list[Figure]:
+    """Return one figure with a target and one to understand it by."""
+    wall = Figure(
+        row=ROW,
+        what=what,
+        ours=ours.wall,
+        theirs=theirs.wall,
+        unit="/s",
+        against="SDK, in memory",
+        at_least=5.0,
+    )
+    cpu = Figure(
+        row=ROW,
+        what="… by the server's processor time",
+        ours=ours.cpu,
+        theirs=theirs.cpu,
+        unit="/s",
+        against="SDK, in memory",
+    )
+    return [wall, cpu]
+
+
+async def best_of(
+    rounds: int, measures: Mapping[str, Callable[[], Awaitable[Rate]]]
+) -> dict[str, Rate]:
+    """Return the best of several rounds of each, taken in turn."""
+    best = dict.fromkeys(measures, Rate(0.0, 0.0))
+    for _ in range(rounds):
+        for name, measure in measures.items():
+            now = await measure()
+            best[name] = Rate(max(now.wall, best[name].wall), max(now.cpu, best[name].cpu))
+    return best
+
+
+@asynccontextmanager
+async def servers() -> AsyncIterator[dict[str, Server]]:
+    """Have both servers for a block, each with sixteen connections that are warm."""
+    async with (
+        talking_daemon(has_heart=False) as (pid, home, _),
+        echo_agent(home, "echo"),
+        sdk_agent() as (sdk_pid, sdk_port),
+    ):
+        ours = [await Web.connect(await a2a_port(home)) for _ in range(PARALLEL)]
+        theirs = [await Web.connect(sdk_port) for _ in range(PARALLEL)]
+        found = {
+            OURS: Server(pid, "/agents/echo/a2a/jsonrpc", ours),
+            THEIRS: Server(sdk_pid, PATH, theirs),
+        }
+        for server in found.values():
+            await server.rate(PARALLEL * 4, PARALLEL, is_awaited=True)
+        try:
+            yield found
+        finally:
+            for web in (*ours, *theirs):
+                web.close()
