@@ -27,7 +27,7 @@ from tests.servers.a2a.house import SECONDS, House, linux_only, read_answer, ser
 
 TOKEN = "a-token-that-is-long-enough"
 HELLO = {"content": "hello", "priority": 1}
-HEAVY = {"a2a", "anyio", "pydantic", "starlette", "uvicorn"}
+HEAVY = {"a2a", "anyio", "grpc", "pydantic", "starlette", "uvicorn"}
 
 
 def give(name: str, *scopes: str, token: str = TOKEN, mode: int = 0o600) -> Path:

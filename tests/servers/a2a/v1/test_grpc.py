@@ -195,7 +195,7 @@ async def test_what_is_wrong_is_told_in_the_words_of_a2a(
 ) -> None:
     async with served() as house, wrapped("codex"):
         where = await address(house.web.at("codex"))
-        async with stub_at(where) as stub:
+        async with grpc.aio.insecure_channel(where) as channel, stub_at(where) as stub:
             missing = pb.GetTaskRequest(id="m-none")
             for metadata, code in (
                 ((), Code.FAILED_PRECONDITION),
@@ -211,6 +211,8 @@ async def test_what_is_wrong_is_told_in_the_words_of_a2a(
                 )
             nothing = stub.SendMessage(pb.SendMessageRequest(), metadata=V1)
             assert (await refusal(nothing)).code() == Code.INVALID_ARGUMENT
+            nonsense = channel.unary_unary("/lf.a2a.v1.A2AService/GetTask")(b"\xff", metadata=V1)
+            assert (await refusal(nonsense)).code() == Code.INVALID_ARGUMENT
             large = stub.SendMessage(asking("x" * 5_000_000), metadata=V1)
             assert (await refusal(large)).code() == Code.RESOURCE_EXHAUSTED
 
@@ -300,6 +302,11 @@ async def test_clients_of_0_3_are_served_at_the_same_port(home: Path) -> None:
             assert task.artifacts[0].parts[0].text == "hello"
             missing = await refusal(stub.GetTask(old_pb.GetTaskRequest(name="tasks/m-none")))
             assert missing.code() == Code.NOT_FOUND
+            empty = old_pb.Message(message_id="o-2", content=[old_pb.Part()])
+            nothing = stub.SendMessage(old_pb.SendMessageRequest(request=empty))
+            assert (await refusal(nothing)).code() == Code.INVALID_ARGUMENT
+            card = await stub.GetAgentCard(old_pb.GetAgentCardRequest(), timeout=SECONDS)
+            assert [each.url for each in card.additional_interfaces][-1] == where
             newer = await refusal(stub.GetTask(old_pb.GetTaskRequest(name="tasks/x"), metadata=V1))
             assert newer.code() == Code.FAILED_PRECONDITION
 

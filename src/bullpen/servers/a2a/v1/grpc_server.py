@@ -9,6 +9,7 @@ a Unix socket that only we connect to, and knows each connection by the name our
 """
 
 import asyncio
+import functools
 import itertools
 import logging
 import socket
@@ -21,6 +22,7 @@ from urllib.parse import quote
 import grpc
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_pb
 from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
+from a2a.compat.v0_3.proto_utils import FromProto
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.grpc_handler import (
     DefaultGrpcServerCallContextBuilder,
@@ -28,17 +30,25 @@ from a2a.server.request_handlers.grpc_handler import (
 )
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.error_handlers import A2A_DOMAIN
-from a2a.utils.errors import A2A_ERROR_MAPPING, A2AError, VersionNotSupportedError
+from a2a.utils.errors import (
+    A2A_ERROR_MAPPING,
+    A2AError,
+    InvalidParamsError,
+    VersionNotSupportedError,
+)
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status.rpc_status import to_status
 
+from bullpen.api.errors import DaemonUnavailable
 from bullpen.api.talk import Contact
+from bullpen.connection import RequestTimeout
 from bullpen.servers.a2a.grpc_ports import Way
 from bullpen.servers.a2a.room import Caller
 from bullpen.servers.a2a.security import Guard, Refused
-from bullpen.servers.a2a.v1.card import card_of
+from bullpen.servers.a2a.v1.card import card_of, with_old_interfaces
 from bullpen.servers.a2a.v1.handler import CALLER, IS_LOCAL, MAKE_CARD, STREAMS, Handler
 from bullpen.servers.a2a.v1.handlers import Handlers
 from bullpen.servers.a2a.v1.rules import OURS, Rules
@@ -113,34 +123,28 @@ class GrpcServer:
     # ------------------------------------------------------------------------------------- requests
 
     def _methods(self, dialect: "_Dialect") -> grpc.GenericRpcHandler:
-        methods = {
-            each.name: self._method(dialect, each.name, each) for each in dialect.service.methods
-        }
+        methods = {each.name: self._method(dialect, each) for each in dialect.service.methods}
         return grpc.method_handlers_generic_handler(dialect.service.full_name, methods)
 
-    def _method(self, dialect: "_Dialect", name: str, method: Any) -> grpc.RpcMethodHandler:
-        async def answer(request: Any, context: Any) -> Any:
-            async with self._answering(dialect, context) as servicer:
-                return await getattr(servicer, name)(request, context)
+    def _method(self, dialect: "_Dialect", method: Any) -> grpc.RpcMethodHandler:
+        async def answer(data: bytes, context: Any) -> Any:
+            async with self._answering(dialect, method, data, context) as (servicer, request):
+                return await getattr(servicer, method.name)(request, context)
 
-        async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
-            async with self._answering(dialect, context) as servicer:
-                async for each in getattr(servicer, name)(request, context):
+        async def stream(data: bytes, context: Any) -> AsyncIterator[Any]:
+            async with self._answering(dialect, method, data, context) as (servicer, request):
+                async for each in getattr(servicer, method.name)(request, context):
                     yield each
 
-        kind = (
-            grpc.unary_stream_rpc_method_handler
-            if method.server_streaming
-            else grpc.unary_unary_rpc_method_handler
-        )
-        return kind(
-            stream if method.server_streaming else answer,
-            request_deserializer=GetMessageClass(method.input_type).FromString,
-            response_serializer=GetMessageClass(method.output_type).SerializeToString,
-        )
+        write = GetMessageClass(method.output_type).SerializeToString
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(stream, response_serializer=write)
+        return grpc.unary_unary_rpc_method_handler(answer, response_serializer=write)
 
     @asynccontextmanager
-    async def _answering(self, dialect: "_Dialect", context: Any) -> AsyncIterator[Any]:
+    async def _answering(
+        self, dialect: "_Dialect", method: Any, data: bytes, context: Any
+    ) -> AsyncIterator[tuple[Any, Any]]:
         """Let a request in for a block, and have whatever goes wrong there told."""
         streams: list[Any] = []
         try:
@@ -148,16 +152,21 @@ class GrpcServer:
             said = _said(context)
             caller = await self._guard.admit(way.connected, said.get("authorization", ""))
             way.is_known = True
-            asked = _Asked(caller, way.connected.is_local, streams, self._card)
+            make_card = functools.partial(self._card, dialect)
+            asked = _Asked(caller, way.connected.is_local, streams, make_card)
             servicer = dialect.servicer(self._handlers.of(way.agent), asked)
-            version = said.get(VERSION_KEY) or _OLD.version
-            if version.partition(".")[0] != dialect.version.partition(".")[0]:
-                refusal = VersionNotSupportedError(f"version {version} is not served here")
-                await servicer.abort_context(refusal, context)
-            yield servicer
+            try:
+                dialect.check_version(said.get(VERSION_KEY, ""))
+                request = dialect.read(method, data)
+            except A2AError as error:
+                await servicer.abort_context(error, context)
+                raise  # never: it has been aborted
+            yield servicer, request
         except Refused as refused:
             context.set_trailing_metadata(tuple(refused.wire_headers.items()))
             await context.abort(CODES.get(refused.status, grpc.StatusCode.UNKNOWN), refused.detail)
+        except (DaemonUnavailable, RequestTimeout):
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "bullpen does not answer")
         except grpc.aio.AbortError:
             raise
         except Exception:  # the boundary: what is our own trouble is logged, and not told
@@ -167,9 +176,10 @@ class GrpcServer:
             for each in streams:
                 await each.aclose()
 
-    def _card(self, contact: Contact, rules: Rules) -> pb.AgentCard:
+    def _card(self, dialect: "_Dialect", contact: Contact, rules: Rules) -> pb.AgentCard:
         base_url, own = self._places(contact)
-        return card_of(contact, base_url, rules, grpc=own)
+        card = card_of(contact, base_url, rules, grpc=own)
+        return with_old_interfaces(card) if dialect is _OLD else card
 
     def _way(self, context: Any) -> Way:
         number = context.peer().rpartition("-")[2]
@@ -237,13 +247,37 @@ class _OldServicer(CompatGrpcHandler):
 class _Dialect(NamedTuple):
     """An edition of A2A, which has a service of its own."""
 
-    version: str
+    major: str
     service: Any
     servicer: Callable[[Handler, _Asked], Any]
 
+    def check_version(self, said: str) -> None:
+        """See that a request is made in this edition; who says none speaks 0.3.
 
-_NEW = _Dialect("1.0", pb.DESCRIPTOR.services_by_name["A2AService"], _Servicer)
-_OLD = _Dialect("0.3", old_pb.DESCRIPTOR.services_by_name["A2AService"], _OldServicer)
+        Raises:
+            VersionNotSupportedError: it is made in another.
+        """
+        version = said or "0.3"
+        if version.partition(".")[0] != self.major:
+            raise VersionNotSupportedError(f"version {version} is not served here")
+
+    def read(self, method: Any, data: bytes) -> Any:
+        """Return a request.
+
+        Raises:
+            InvalidParamsError: it is none.
+        """
+        try:
+            request = GetMessageClass(method.input_type).FromString(data)
+            if isinstance(request, old_pb.SendMessageRequest):
+                FromProto.message_send_params(request)  # which the SDK does later, and unguarded
+        except (DecodeError, ValueError):
+            raise InvalidParamsError(f"this is not what {method.name} is asked with") from None
+        return request
+
+
+_NEW = _Dialect("1", pb.DESCRIPTOR.services_by_name["A2AService"], _Servicer)
+_OLD = _Dialect("0", old_pb.DESCRIPTOR.services_by_name["A2AService"], _OldServicer)
 
 
 async def _reason_and_code(handler: Handler, error: A2AError) -> tuple[str, grpc.StatusCode]:
