@@ -49,6 +49,7 @@ BODY_SECONDS = 20.0
 DISCARD_SECONDS = 5.0  # for what nobody wants, so that who sends it hears why
 HOPELESS = (400, 408)  # then there is nothing more to come, or it never comes
 CALLERS_REMEMBERED = 1000
+ONCE = ("host", "origin", "authorization")  # of two, we might look at another than others do
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "ip6-localhost"})
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
@@ -213,6 +214,9 @@ class Door:
         await self._app(scope, _replay(body, receive), send)
 
     def _check_address(self, headers: "_Headers") -> None:
+        for name in ONCE:
+            if headers.count(name) > 1:
+                raise Refused(400, f"{name} is said more than once")
         if _host_name(headers.first("host")) not in self._hosts:
             raise Refused(421, "this is not served under that name; a2a.hosts lists more")
         origin = headers.first("origin")
@@ -254,6 +258,10 @@ class _Bucket(msgspec.Struct):
 class _Headers:
     def __init__(self, raw: list[tuple[bytes, bytes]]) -> None:
         self._raw = raw
+
+    def count(self, name: str) -> int:
+        wanted = name.encode()
+        return sum(key == wanted for key, _ in self._raw)
 
     def first(self, name: str) -> str:
         wanted = name.encode()
