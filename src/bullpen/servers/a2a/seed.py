@@ -22,6 +22,7 @@ from bullpen.model.tasks import Task, TaskState
 from bullpen.model.version import VERSION
 from bullpen.servers.a2a import shapes
 from bullpen.servers.a2a.addresses import base_url_of, contact_of
+from bullpen.servers.a2a.nesting import is_too_deep
 from bullpen.servers.a2a.operations import SEED, Operation
 from bullpen.servers.a2a.room import Caller, Room, Scope
 from bullpen.servers.a2a.security import Refused, caller_of
@@ -128,6 +129,8 @@ async def _ask(
         extra["a2a"][CONTEXT_KEY] = context_id
     if [each["type"] for each in parts] != ["text"]:
         extra["a2a"][PARTS_KEY] = parts
+    if is_too_deep(extra["a2a"]):
+        raise _invalid(("body",), "it is nested too deeply", "value_error")
     return await room.send(
         caller, contact.name, text, priority=Priority.of_rank(priority), metadata=extra
     )

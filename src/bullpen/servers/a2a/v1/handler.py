@@ -6,6 +6,7 @@ There is no store, queue or task here: a task is the daemon's, and how it looks 
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -49,6 +50,7 @@ STREAMS = "streams"
 """What a binding says of a request in the state of its context: who asks, whether from this
 machine, how the card looks from there, whom, and where the streams stand that are to be closed."""
 
+LONGEST_ID = 100
 BLOCKING_SECONDS = 3600.0  # after which who waits is told how things stand
 MOST_LISTED = 500  # of our tasks in one look
 MOST_LOOKS = 10
@@ -126,6 +128,7 @@ class Handler(RequestHandler):
         self, params: pb.SendMessageRequest, context: ServerCallContext
     ) -> tuple[list[Task], Task]:
         """Send a message; return the turns of its task before it, and the one it is."""
+        _history_length(params.configuration)
         rules = await self.rules()
         caller = _caller(context, Scope.SEND)
         text, kept = mapping.read_message(params.message, is_lenient=rules.takes_any_part)
@@ -155,12 +158,18 @@ class Handler(RequestHandler):
             priority=priority,
             metadata={mapping.A2A: msgspec.to_builtins(kept)},
             reply_to=first.id if first else None,
-            idempotency_key=f"a2a/{self._agent}/{kept.message_id}" if rules.is_idempotent else None,
+            idempotency_key=self._key(kept.message_id) if rules.is_idempotent else None,
         )
         if turns:
             self._followers.begin(turns[0].id, turn)
         await self._tell_of(turns, turn, params.configuration, context)
         return turns, turn
+
+    def _key(self, message_id: str) -> str:
+        """Return by what a message is known again; a long id by what stands for it."""
+        if len(message_id) > LONGEST_ID:
+            message_id = hashlib.sha256(message_id.encode()).hexdigest()
+        return f"a2a/{self._agent}/{message_id}"
 
     def _check_follow_up(self, turns: Sequence[Task], kept: mapping.Kept) -> None:
         if kept.context_id and kept.context_id != mapping.context_of(turns[0]):

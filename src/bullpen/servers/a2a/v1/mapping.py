@@ -20,6 +20,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from bullpen.model.messages import Message, MessageType, Priority
 from bullpen.model.tasks import Task, TaskState
+from bullpen.servers.a2a.nesting import is_too_deep
 
 __all__ = [
     "PRIORITY",
@@ -124,7 +125,7 @@ def read_message(message: pb.Message, *, is_lenient: bool = False) -> tuple[str,
     if not text:
         raise InvalidParamsError("message.parts: there is no text in it")
     is_plain = len(message.parts) == 1 and _is_plain(message.parts[0])
-    return text, Kept(
+    kept = Kept(
         message_id=message.message_id,
         task_id=message.task_id,
         context_id=message.context_id,
@@ -133,6 +134,9 @@ def read_message(message: pb.Message, *, is_lenient: bool = False) -> tuple[str,
         extensions=list(message.extensions),
         reference_task_ids=list(message.reference_task_ids),
     )
+    if is_too_deep(msgspec.to_builtins(kept)):
+        raise InvalidParamsError("message: it is nested too deeply")
+    return text, kept
 
 
 def _is_plain(part: pb.Part) -> bool:
@@ -361,7 +365,10 @@ def shape_of(answer: Message) -> Shape:
 
 
 def _read(message: Message, kind: type[S]) -> S:
+    said = message.metadata.extra.get(A2A, {})
+    if is_too_deep(said):
+        return kind()  # it came by another door, and nobody could be told of it
     try:
-        return msgspec.convert(message.metadata.extra.get(A2A, {}), kind)
+        return msgspec.convert(said, kind)
     except msgspec.ValidationError:
         return kind()

@@ -21,6 +21,7 @@ from typing import Any
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.response_helpers import build_error_response
 from a2a.server.routes.common import DefaultServerCallContextBuilder
+from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
 from a2a.server.routes.rest_routes import create_rest_routes
 from a2a.types import a2a_pb2 as pb
@@ -47,7 +48,7 @@ from bullpen.servers.a2a.v1.card import (
     with_old_interfaces,
 )
 from bullpen.servers.a2a.v1.handler import CALLER, CONTACT, IS_LOCAL, MAKE_CARD, STREAMS, Handler
-from bullpen.servers.a2a.v1.input import NotJson, check_json, read_json
+from bullpen.servers.a2a.v1.input import NotJson, check_json, check_objects, read_json
 from bullpen.servers.a2a.v1.rules import OURS, Refusal, Rules
 from bullpen.servers.a2a.v1.sse import events_of
 
@@ -192,6 +193,8 @@ class _Binding(DefaultServerCallContextBuilder):
                 body = await read_json(request)
                 method = body.get("method") if isinstance(body, dict) else None
                 check_json(body, status=_status_of(body) if method == "ListTasks" else None)
+                if isinstance(method, str) and _is_structured(body.get("params", {})):
+                    check_objects(body.get("params", {}), _KINDS.get(method))
             except NotJson as error:
                 told = {"code": -32700, "message": error.message}
                 return JSONResponse({"jsonrpc": "2.0", "id": None, "error": told})
@@ -219,7 +222,8 @@ class _Binding(DefaultServerCallContextBuilder):
                 rules = await self._handler.rules()
                 if request.method == "POST" and await request.body():
                     _check_type(request)
-                    check_json(await read_json(request))
+                    check_json(body := await read_json(request))
+                    check_objects(body, _kind_of(route.path))
                 check_json(None, status=request.query_params.get("status"))
             except A2AError as error:
                 return _rest_error(error, rules)
@@ -227,6 +231,21 @@ class _Binding(DefaultServerCallContextBuilder):
             return _in_edition(events_of(response, request.scope.get(STREAMS_KEY, ())), rules)
 
         return Route(route.path, handle, methods=list(route.methods or ()))
+
+
+_MODELS: dict[str, Any] = dict(JsonRpcDispatcher.METHOD_TO_MODEL)
+_KINDS = {method: model.DESCRIPTOR for method, model in _MODELS.items()}
+
+
+def _kind_of(path: str) -> Any:
+    """Return what is sent to a path of REST; None if nothing is known of it."""
+    is_message = path in ("/message:send", "/message:stream")
+    return pb.SendMessageRequest.DESCRIPTOR if is_message else None
+
+
+def _is_structured(params: Any) -> bool:
+    """Whether JSON-RPC would have these params; others are no request at all."""
+    return params is None or isinstance(params, dict | list)
 
 
 def _check_type(request: Request) -> None:

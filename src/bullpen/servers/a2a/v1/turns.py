@@ -9,6 +9,7 @@ from bullpen.servers.a2a.v1 import mapping
 __all__ = ["kept_task", "turns_of"]
 
 MOST_TURNS = 500
+LONGEST_SHOWN = 100
 
 
 async def turns_of(room: Room, agent: str, task_id: str) -> list[Task]:
@@ -19,7 +20,7 @@ async def turns_of(room: Room, agent: str, task_id: str) -> list[Task]:
     """
     first = await room.find_task(task_id)
     if first is None or first.recipient != agent or kept_task(first):
-        raise TaskNotFoundError(f"there is no task {task_id}")
+        raise TaskNotFoundError(f"there is no task {task_id[:LONGEST_SHOWN]}")
     thread = await room.tasks(agent=agent, context_id=first.context_id, limit=MOST_TURNS)
     later = [each for each in thread if kept_task(each) == first.id]
     return [first, *sorted(later, key=lambda each: each.created_at)]
