@@ -259,6 +259,20 @@ def test_ps_tells_the_start_as_well(other: int) -> None:
     assert processes._by_ps(dead_pid()) == ""
 
 
+def test_a_port_whose_connections_have_just_ended_is_free(home: Path) -> None:
+    with socket.socket() as serving:
+        serving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        serving.bind(("127.0.0.1", 0))
+        serving.listen()
+        port = serving.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as caller:
+            serving.accept()[0].close()  # who hangs up first is the one that waits
+            assert caller.recv(1) == b""
+        with pytest.raises(PortTakenError):
+            AgentRegistry().register("c" * 64, "served", port)
+    assert AgentRegistry().register("c" * 64, "served", port).port == port
+
+
 def test_agents_without_a_port_get_one_that_nobody_has(home: Path, other: int) -> None:
     agents = AgentRegistry()
     first = agents.register("a" * 64, "mine", None, pid=other)

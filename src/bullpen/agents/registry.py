@@ -349,6 +349,8 @@ def _choose_port(agent_type: str, taken: Collection[int]) -> int:
 def _is_free(port: int) -> bool:
     """Whether nobody serves it. It may be taken a moment later: who serves it has to look again."""
     with socket.socket() as probe:
+        # As who serves it does: connections that have just ended keep nobody from it.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
