@@ -173,7 +173,7 @@ def test_the_page_about_profiles_has_every_key_and_port() -> None:
     from bullpen.agents.profiles.load import _KEYS
 
     assert set(re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)) == set(_KEYS)
-    ports = re.findall(r"^\| `(\w+)` \| (\d+) \|$", page, re.MULTILINE)
+    ports = re.findall(r"^\| `([\w-]+)` \| (\d+) \|$", page, re.MULTILINE)
     shipped = {name: load(name, Path("/nowhere")).port for name in names(Path("/nowhere"))}
     assert {name: int(port) for name, port in ports} == shipped
 
