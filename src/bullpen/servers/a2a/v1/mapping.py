@@ -21,6 +21,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from bullpen.model.messages import Message, MessageType, Priority
 from bullpen.model.tasks import Task, TaskState
 from bullpen.servers.a2a.nesting import is_too_deep
+from bullpen.servers.a2a.parts import as_a2a
 
 __all__ = [
     "PRIORITY",
@@ -346,9 +347,9 @@ def is_artifact(answer: Message) -> bool:
 
 def _parts(given: Sequence[Mapping[str, Any]], text: str) -> list[pb.Part]:
     parts = []
-    for each in given:
+    for each in as_a2a(given):
         try:
-            parts.append(ParseDict(dict(each), pb.Part(), ignore_unknown_fields=True))
+            parts.append(ParseDict(each, pb.Part(), ignore_unknown_fields=True))
         except (ParseError, binascii.Error, ValueError, TypeError):
             return [pb.Part(text=text)]  # an agent may be wrong about A2A
     return parts or [pb.Part(text=text)]
