@@ -9,7 +9,9 @@ from bullpen.terminal.emulators import open_emulator
 from tests.wrapper.rooms import Glass, dummy, read, room, tui
 
 
-@pytest.mark.requirement("S-03", "S-43", "S-54", "S-55", "S-56", "S-57", "S-58")
+@pytest.mark.requirement(
+    "S-03", "S-43", "S-54", "S-55", "S-56", "S-57", "S-58", "A1.12-b", "A1.12-c", "A1.12-h"
+)
 async def test_an_address_is_sent_and_the_program_does_not_execute_it(home: Path) -> None:
     async with room(home) as place, place.wrapped(dummy(), name="ann") as glass:
         daemon = place.daemon

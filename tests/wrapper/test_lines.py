@@ -61,7 +61,7 @@ async def test_a_message_is_typed_at_the_prompt_and_its_reply_is_cut_out(home: P
         assert daemon.ended == [0]
 
 
-@pytest.mark.requirement("S-25", "S-170")
+@pytest.mark.requirement("S-25", "S-170", "A1.12-e")
 async def test_replies_are_exact_however_long_and_whatever_they_look_like(home: Path) -> None:
     async with room(home) as place, place.wrapped(python(CHATTY)):
         daemon = place.daemon

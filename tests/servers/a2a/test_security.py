@@ -74,7 +74,7 @@ def test_nothing_heavy_is_loaded_before_somebody_connects() -> None:
 
 
 @linux_only
-@pytest.mark.requirement("a2a:tokens")
+@pytest.mark.requirement("a2a:tokens", "S-192")
 async def test_a_token_opens_what_it_says_and_nothing_else(home: Path) -> None:
     reader = give("looker", "read", token="looks-" + TOKEN)
     give("ci", "read", "send")

@@ -39,7 +39,7 @@ async def over(web: Web, task_id: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.requirement("S-90", "S-91", "S-97", "S-154")
+@pytest.mark.requirement("S-90", "S-91", "S-97", "S-154", "A1.12-d")
 async def test_a_plain_message_is_a_task_at_every_door() -> None:
     async with served() as house, wrapped("codex") as agent:
         web = house.web.at("codex")
@@ -146,7 +146,7 @@ async def test_the_status_shows_the_newest_of_the_screen() -> None:
         assert shown["context"].endswith("the end> ")
 
 
-@pytest.mark.requirement("S-93")
+@pytest.mark.requirement("S-93", "A1.12-f")
 async def test_the_card_has_the_seeds_fields() -> None:
     async with served() as house, wrapped("codex", submit_sequence="\r"):
         web = house.web.at("codex")
@@ -221,7 +221,7 @@ WRONG: list[tuple[str, Any, int]] = [
 ]
 
 
-@pytest.mark.requirement("S-102")
+@pytest.mark.requirement("S-102", "A1.12-g")
 async def test_what_is_wrong_with_a_request_has_its_number() -> None:
     async with served() as house, wrapped("codex") as agent:
         web = house.web.at("codex")

@@ -23,7 +23,7 @@ def typed(*pieces: bytes, is_fresh: bool = True) -> tuple[bytes, list[Address]]:
     return passed, [each for each in done if isinstance(each, Address)]
 
 
-@pytest.mark.requirement("S-49", "S-50")
+@pytest.mark.requirement("S-49", "S-50", "A1.12-b")
 @pytest.mark.parametrize(
     ("line", "address"),
     [
@@ -237,6 +237,7 @@ def test_bytes_without_an_address_pass_exactly(keys: bytes) -> None:
     assert typed(keys) == (keys, [])
 
 
+@pytest.mark.requirement("A1.12-i")
 @given(inside=st.binary(max_size=60).filter(lambda data: b"\x1b[201~" not in data))
 def test_nothing_inside_a_paste_is_an_address(inside: bytes) -> None:
     keys = b"\x1b[200~@x hi\r" + inside + b"@x hi\r"

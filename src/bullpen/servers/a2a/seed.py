@@ -24,6 +24,7 @@ from bullpen.servers.a2a import shapes
 from bullpen.servers.a2a.addresses import base_url_of, contact_of
 from bullpen.servers.a2a.nesting import is_too_deep
 from bullpen.servers.a2a.operations import SEED, Operation
+from bullpen.servers.a2a.parts import as_seed
 from bullpen.servers.a2a.room import Caller, Room, Scope
 from bullpen.servers.a2a.security import Refused, caller_of
 from bullpen.servers.a2a.shapes import HIGHEST, LOWEST
@@ -79,8 +80,9 @@ def route(room: Room, operation: Operation, answer: Answer) -> Route:
 async def _take_message(room: Room, caller: Caller, request: Request) -> Response:
     wanted = await read_body(request, shapes.Plain)
     parts: list[dict[str, Any]] = [{"type": "text", "text": wanted.content}]
-    task = await _ask(room, caller, request, parts, wanted.priority)
-    return JSONResponse({"status": "sent", "priority": wanted.priority, "task_id": task.id})
+    priority = int(wanted.priority)
+    task = await _ask(room, caller, request, parts, priority)
+    return JSONResponse({"status": "sent", "priority": priority, "task_id": task.id})
 
 
 async def _send(room: Room, caller: Caller, request: Request) -> Response:
@@ -218,7 +220,7 @@ def task_view(task: Task, contact: Contact | None = None) -> dict[str, Any]:
         "status": status,
         "message": {
             "role": "user",
-            "parts": said.get(PARTS_KEY) or [{"type": "text", "text": task.message.content}],
+            "parts": as_seed(said.get(PARTS_KEY) or [{"text": task.message.content}]),
         },
         "artifacts": [],
         "created_at": task.created_at.isoformat().replace("+00:00", "Z"),

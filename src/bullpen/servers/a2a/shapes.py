@@ -24,6 +24,7 @@ __all__ = [
     "Card",
     "DataPart",
     "Discover",
+    "Event",
     "FilePart",
     "Message",
     "Plain",
@@ -47,7 +48,16 @@ _SOME_TEXT = {"pattern": r"[^\s\x1c-\x1f]"}
 """It is refused otherwise, but as a message without text and not as one of a wrong shape."""
 
 Time = Annotated[datetime, Meta(tz=True)]
-Rank = Annotated[int, Meta(ge=LOWEST, le=HIGHEST, description="5 interrupts what the agent does")]
+Rank = Annotated[
+    float,  # in JSON, 5 and 5.0 are the same
+    Meta(
+        ge=LOWEST,
+        le=HIGHEST,
+        multiple_of=1,
+        description="5 interrupts what the agent does",
+        extra_json_schema={"type": "integer"},
+    ),
+]
 
 # ------------------------------------------------------------------------------------ what is sent
 
@@ -195,6 +205,17 @@ class Stopped(Answered):
 
     status: Literal["canceled"]
     task_id: str
+
+
+class Event(Answered):
+    """What became of a task: what its agent wrote, its status, and its end."""
+
+    type: Literal["output", "status", "done", "error"]
+    data: str | msgspec.UnsetType = msgspec.UNSET
+    status: TaskState | msgspec.UnsetType = msgspec.UNSET
+    artifacts: list[_Artifact] | msgspec.UnsetType = msgspec.UNSET
+    error: _Failure | msgspec.UnsetType = msgspec.UNSET
+    message: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Capabilities(Answered):

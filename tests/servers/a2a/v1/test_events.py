@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from a2a.types import a2a_pb2 as pb
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +55,7 @@ def test_chunks_and_the_rest_are_the_answer_whatever_was_said_on_the_way(
     assert telling.has_ended
 
 
+@pytest.mark.requirement("pitfall:3")
 def test_the_first_chunk_begins_the_artifact_and_the_next_ones_go_on() -> None:
     telling = Telling([], task())
     events = [*telling.say("a"), *telling.say("b")]

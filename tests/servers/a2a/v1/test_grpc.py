@@ -189,7 +189,7 @@ async def test_push_addresses_are_the_same_in_every_binding(home: Path) -> None:
 
 
 @linux_only
-@pytest.mark.requirement("a2a:errors")
+@pytest.mark.requirement("a2a:errors", "pitfall:6")
 async def test_what_is_wrong_is_told_in_the_words_of_a2a(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def test_what_an_agent_cannot_read_is_refused(given: pb.Message, refused: type[E
         mapping.read_message(given)
 
 
+@pytest.mark.requirement("a2a:priority")
 @pytest.mark.parametrize(
     ("metadata", "priority"),
     [

@@ -27,6 +27,7 @@ async def done(there: House, guest: Guest, text: str = "hi", **more: Any) -> dic
     return task
 
 
+@pytest.mark.requirement("a2a:strict", "a2a:priority", "pitfall:9", "pitfall:10")
 async def test_requests_that_are_none_are_refused_and_the_server_goes_on() -> None:
     async with house() as (_, guest):
         for body, code in (
@@ -70,6 +71,7 @@ async def test_requests_that_are_none_are_refused_and_the_server_goes_on() -> No
         assert (await guest.ask("ListTasks"))["tasks"] == []
 
 
+@pytest.mark.requirement("a2a:versions", "pitfall:4", "pitfall:5", "pitfall:7", "pitfall:13")
 async def test_versions_types_and_addresses() -> None:
     async with house() as (there, guest):
         task = await done(there, guest)
@@ -111,6 +113,7 @@ async def test_versions_types_and_addresses() -> None:
         assert os.environ["OTEL_INSTRUMENTATION_A2A_SDK_ENABLED"] == "false"
 
 
+@pytest.mark.requirement("a2a:again", "pitfall:8")
 async def test_the_same_message_again_is_the_same_task() -> None:
     async with house() as (there, guest):
         task = await done(there, guest, "once", messageId="c-once")
@@ -132,6 +135,7 @@ async def test_the_same_message_again_is_the_same_task() -> None:
         assert there.agent.typed.empty()
 
 
+@pytest.mark.requirement("pitfall:11")
 async def test_a_context_is_the_clients_or_ours_and_holds_its_tasks_together() -> None:
     async with house() as (there, guest):
         first = await done(there, guest, "one", contextId="my-context")
@@ -163,6 +167,7 @@ async def test_what_was_asked_of_another_agent_is_not_found_at_this_one() -> Non
         assert (await guest.ask("ListTasks"))["totalSize"] == 0
 
 
+@pytest.mark.requirement("a2a:listing")
 async def test_pages_hold_each_task_once_newest_first() -> None:
     async with house() as (there, guest):
         ids = [(await done(there, guest, str(each)))["id"] for each in range(5)]
@@ -184,6 +189,7 @@ async def test_pages_hold_each_task_once_newest_first() -> None:
         assert (await guest.ask("ListTasks", {"status": "TASK_STATE_FAILED"}))["tasks"] == []
 
 
+@pytest.mark.requirement("a2a:sending", "a2a:cancelling", "pitfall:15")
 async def test_a_message_need_not_be_waited_for_and_can_be_cancelled() -> None:
     async with house() as (there, guest):
         now = {"configuration": {"returnImmediately": True}}
@@ -208,6 +214,7 @@ async def test_a_message_need_not_be_waited_for_and_can_be_cancelled() -> None:
         assert {each["error"]["code"] for each in racing} == {-32002}
 
 
+@pytest.mark.requirement("pitfall:12")
 async def test_sixteen_at_once_are_each_answered_their_own() -> None:
     async with house() as (there, guest):  # 12: the store takes all of them
         sending = [
@@ -221,6 +228,7 @@ async def test_sixteen_at_once_are_each_answered_their_own() -> None:
             assert each["task"]["artifacts"][0]["parts"] == [{"text": f"to {number}"}]
 
 
+@pytest.mark.requirement("a2a:card", "a2a:extended-card", "A1.12-f")
 async def test_the_card_is_strict_and_merged_for_those_who_speak_the_old_version() -> None:
     async with house() as (there, guest):
         response = await guest.http.get(".well-known/agent-card.json")
@@ -250,6 +258,7 @@ async def test_the_card_is_strict_and_merged_for_those_who_speak_the_old_version
         assert extended["capabilities"]["extensions"][-1]["params"]["isPresent"] is True
 
 
+@pytest.mark.requirement("a2a:0.3", "pitfall:14")
 async def test_the_old_version_is_served_at_the_same_addresses() -> None:
     async with house() as (there, guest):
         old = {"a2a-version": "0.3"}

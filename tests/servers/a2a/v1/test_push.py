@@ -56,6 +56,7 @@ async def all_told(there: House) -> None:
     await until(are, SECONDS)
 
 
+@pytest.mark.requirement("S-191")
 async def test_what_becomes_of_a_task_is_posted_to_who_gave_an_address_with_it() -> None:
     async with hooked() as hook, house() as (there, guest):
         wanted = {

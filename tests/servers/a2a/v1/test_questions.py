@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from bullpen.model.messages import MessageType
 from bullpen.model.states import Activity
 from bullpen.servers.a2a.room import Caller, Scope
@@ -19,6 +21,7 @@ async def asked(there: House, guest: Guest, question: str = "which one?") -> dic
     return task
 
 
+@pytest.mark.requirement("a2a:asking")
 async def test_a_question_interrupts_the_task_and_a_follow_up_answers_it() -> None:
     async with house() as (there, guest):
         task = await asked(there, guest)
@@ -43,6 +46,7 @@ async def test_a_question_interrupts_the_task_and_a_follow_up_answers_it() -> No
         assert [each["id"] for each in listed["tasks"]] == [task["id"]]
 
 
+@pytest.mark.requirement("pitfall:2")
 async def test_a_second_follow_up_without_a_context_belongs_to_the_same_task() -> None:
     async with house() as (there, guest):
         task = found = await asked(there, guest)
@@ -76,6 +80,7 @@ async def test_an_agent_that_has_asked_is_free_for_other_messages() -> None:
         assert (await other)["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
+@pytest.mark.requirement("a2a:dialogs")
 async def test_a_peer_never_answers_a_dialog() -> None:
     async with house() as (there, guest):
         sending = asyncio.create_task(guest.ask("SendMessage", {"message": text_message("rm")}))

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from tests.servers.a2a.v1.guests import house, text_message
 
 
+@pytest.mark.requirement("a2a:sending")
 async def test_a_message_waits_for_the_answer() -> None:
     async with house() as (there, guest):
         sending = asyncio.create_task(guest.ask("SendMessage", {"message": text_message("hi")}))

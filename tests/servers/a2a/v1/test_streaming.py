@@ -29,6 +29,7 @@ def states(events: list[dict[str, Any]]) -> list[str]:
     return [each["status"]["state"].removeprefix("TASK_STATE_") for each in told if each]
 
 
+@pytest.mark.requirement("a2a:streaming", "pitfall:1")
 async def test_a_stream_begins_with_the_task_and_ends_with_its_end() -> None:
     async with house() as (there, guest):
         events: list[dict[str, Any]] = []
@@ -166,6 +167,7 @@ async def test_what_the_user_asks_is_nothing_of_a_task(home: Path) -> None:
         assert there.agent.typed.empty()
 
 
+@pytest.mark.requirement("a2a:subscribing")
 async def test_who_subscribes_follows_the_task_through_a_question_to_its_end() -> None:
     async with house() as (there, guest):
         sending = asyncio.create_task(guest.ask("SendMessage", {"message": text_message("go")}))

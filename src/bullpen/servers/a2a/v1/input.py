@@ -1,23 +1,33 @@
 """What is wrong with a request before anybody reads it as one of A2A.
 
-The SDK reads leniently: a word it does not know becomes none at all, and a number that has more
-digits than a float becomes another. Who sent it would never learn. So it is refused here.
+The SDK reads leniently: a word it does not know becomes none at all, a number that has more digits
+than a float becomes another, an empty list is an object, what is required may be missing, and what
+is neither true nor false is false. Who sent it would never learn. So it is refused here.
 """
 
 import json
 import math
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import InvalidParamsError, InvalidRequestError
-from google.protobuf.descriptor import Descriptor
+from google.api.field_behavior_pb2 import REQUIRED, field_behavior
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.requests import Request
 
 from bullpen.servers.a2a.v1.mapping import SAFE_INTEGER
 
-__all__ = ["NotJson", "check_json", "check_objects", "read_json"]
+__all__ = ["NotJson", "check_json", "check_query", "check_shape", "read_json"]
 
 DEEPEST = 100  # protobuf reads no deeper
+INT32 = 2**31
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
+_OPEN = {"google.protobuf.Struct": dict, "google.protobuf.Timestamp": str}
+"""What these are written as; of what is in them, nothing is asked."""
 
 
 class NotJson(InvalidRequestError):
@@ -54,30 +64,6 @@ def check_json(body: Any, *, status: Any = None) -> None:
     _check(body, 0)
 
 
-def check_objects(value: Any, kind: Descriptor | None, name: str = "") -> None:
-    """See that there are objects and lists where a kind of message has some.
-
-    Raises:
-        InvalidParamsError: there is something else, of which the SDK would read nothing.
-    """
-    if kind is not None and kind.full_name.startswith("google."):
-        return  # which is read strictly
-    if not isinstance(value, dict):
-        raise InvalidParamsError(f"{name or 'what is sent'}: it is to be a JSON object")
-    for field in kind.fields if kind is not None else ():
-        found = value.get(field.json_name, value.get(field.name))
-        if field.message_type is None or found is None:
-            continue
-        inner = f"{name}.{field.json_name}".removeprefix(".")
-        if not field.is_repeated:
-            check_objects(found, field.message_type, inner)
-            continue
-        if not isinstance(found, list):
-            raise InvalidParamsError(f"{inner}: it is to be a list")
-        for index, each in enumerate(found):
-            check_objects(each, field.message_type, f"{inner}[{index}]")
-
-
 def _check(value: Any, depth: int) -> None:
     if depth > DEEPEST:
         raise InvalidParamsError("it is nested too deeply")
@@ -91,3 +77,78 @@ def _check(value: Any, depth: int) -> None:
     elif isinstance(value, list):
         for each in value:
             _check(each, depth + 1)
+
+
+def check_shape(value: Any, kind: type[Message], where: str = "") -> None:
+    """See that what is sent as a message is written as one, and has what it must have.
+
+    Raises:
+        InvalidParamsError: it is not, or has not; it is told where.
+    """
+    _check_message(value, kind.DESCRIPTOR, where)
+
+
+def _check_message(value: Any, message: Any, where: str) -> None:
+    if not isinstance(value, dict):
+        raise InvalidParamsError(f"{where or 'params'}: it is no object")
+    for field in message.fields:
+        path = f"{where}.{field.camelcase_name}".removeprefix(".")
+        said = value.get(field.camelcase_name, value.get(field.name))
+        if said is not None:
+            _check_field(said, field, path)
+        elif REQUIRED in field.GetOptions().Extensions[field_behavior]:
+            raise InvalidParamsError(f"{path}: it is missing")
+
+
+def _check_field(value: Any, field: Any, where: str) -> None:
+    if field.message_type is None:
+        return  # protobuf asks for what it should be
+    if field.message_type.GetOptions().map_entry:
+        return
+    if not field.is_repeated:
+        _check_value(value, field.message_type, where)
+        return
+    if not isinstance(value, list):
+        raise InvalidParamsError(f"{where}: it is no list")
+    for index, each in enumerate(value):
+        _check_value(each, field.message_type, f"{where}[{index}]")
+
+
+def _check_value(value: Any, message: Any, where: str) -> None:
+    expected = _OPEN.get(message.full_name)
+    if expected is not None:
+        if not isinstance(value, expected):
+            kind = "object" if expected is dict else "time"
+            raise InvalidParamsError(f"{where}: it is no {kind}")
+    elif message.full_name != "google.protobuf.Value":
+        _check_message(value, message, where)
+
+
+def check_query(query: Mapping[str, str], kind: type[Message]) -> None:
+    """See that what is said in an address is read as what it is.
+
+    Raises:
+        InvalidParamsError: it would not be.
+    """
+    for field in kind.DESCRIPTOR.fields:
+        said = query.get(field.camelcase_name)
+        if said is None:
+            continue
+        if field.type == FieldDescriptor.TYPE_BOOL and said.lower() not in ("true", "false"):
+            raise InvalidParamsError(f"{field.camelcase_name}: it is neither true nor false")
+        if field.type == FieldDescriptor.TYPE_INT32 and not _is_int32(said):
+            raise InvalidParamsError(f"{field.camelcase_name}: it is no integer of 32 bits")
+        if field.message_type is not None and not _is_time(said):
+            raise InvalidParamsError(f"{field.camelcase_name}: it is no time as RFC 3339 has it")
+
+
+def _is_int32(said: str) -> bool:
+    return _INTEGER.fullmatch(said) is not None and -INT32 <= int(said) < INT32
+
+
+def _is_time(said: str) -> bool:
+    try:
+        Timestamp().FromJsonString(said)
+    except (ValueError, OverflowError):
+        return False
+    return True

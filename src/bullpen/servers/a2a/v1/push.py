@@ -108,6 +108,8 @@ class Push:
             raise InvalidParamsError(f"url: {error}") from error
         if len(config.id) > LONGEST_ID:
             raise InvalidParamsError(f"id: it has more than {LONGEST_ID} characters")
+        if config.HasField("authentication") and not config.authentication.scheme:
+            raise InvalidParamsError("authentication.scheme: it is missing")
         for name, value in (
             ("token", config.token),
             ("authentication.scheme", config.authentication.scheme),

@@ -13,11 +13,12 @@ Nothing here asks whether a connection is to be trusted.
 import ipaddress
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.response_helpers import build_error_response
 from a2a.server.routes.common import DefaultServerCallContextBuilder
@@ -29,15 +30,17 @@ from a2a.utils.error_handlers import build_rest_error_payload
 from a2a.utils.errors import (
     A2AError,
     ContentTypeNotSupportedError,
-    InvalidParamsError,
+    InternalError,
     InvalidRequestError,
 )
+from google.protobuf.message import Message
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from bullpen.api.talk import Contact
 from bullpen.servers.a2a.room import ANONYMOUS, Room
+from bullpen.servers.a2a.v1 import earlier
 from bullpen.servers.a2a.v1.card import (
     JSONRPC,
     REST,
@@ -48,9 +51,9 @@ from bullpen.servers.a2a.v1.card import (
     with_old_interfaces,
 )
 from bullpen.servers.a2a.v1.handler import CALLER, CONTACT, IS_LOCAL, MAKE_CARD, STREAMS, Handler
-from bullpen.servers.a2a.v1.input import NotJson, check_json, check_objects, read_json
+from bullpen.servers.a2a.v1.input import NotJson, check_json, check_query, check_shape, read_json
 from bullpen.servers.a2a.v1.rules import OURS, Refusal, Rules
-from bullpen.servers.a2a.v1.sse import events_of
+from bullpen.servers.a2a.v1.sse import begun, events_of
 
 __all__ = ["Where", "nowhere", "routes"]
 
@@ -59,13 +62,32 @@ CALLER_KEY = "bullpen.caller"  # of `Door`
 CONTACT_KEY = "bullpen.contact"  # of the app
 CARD = "/.well-known/agent-card.json"
 CARD_SECONDS = 60
+OUR_FAULT = -32603
 OLD = "/v1"  # the path of 0.3's REST
+CONFIGS = "/tasks/{id}/pushNotificationConfigs"
+
+BODIES: Mapping[str, type[Message]] = {
+    "/message:send": pb.SendMessageRequest,
+    "/message:stream": pb.SendMessageRequest,
+    CONFIGS: pb.TaskPushNotificationConfig,
+    f"{OLD}/message:send": old.SendMessageRequest,
+    f"{OLD}/message:stream": old.SendMessageRequest,
+    f"{OLD}{CONFIGS}": old.CreateTaskPushNotificationConfigRequest,
+}
+"""What is posted where."""
+QUERIES: Mapping[str, type[Message]] = {
+    "/tasks": pb.ListTasksRequest,
+    "/tasks/{id}": pb.GetTaskRequest,
+    f"{OLD}/tasks/{{id}}": pb.GetTaskRequest,
+}
+"""What is said in an address where."""
 JSON_TYPES = ("application/json", "application/a2a+json")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Where = Callable[[Contact], str]
 """Returns where an agent is served by gRPC; empty if it is not."""
 
+logger = logging.getLogger("bullpen.a2a")
 logging.getLogger("a2a").setLevel(logging.CRITICAL)  # it logs what peers get wrong, with its stack
 
 
@@ -148,8 +170,7 @@ class _Binding(DefaultServerCallContextBuilder):
     def _own_card(self, request: Request, contact: Contact, rules: Rules) -> pb.AgentCard:
         """Return the card for who asks by a binding: without a version that is one of 0.3."""
         card = self._make_card(request, contact, rules)
-        version = request.headers.get("a2a-version", "")
-        return card if version and not version.startswith("0.") else with_old_interfaces(card)
+        return with_old_interfaces(card) if earlier.is_spoken(request.headers) else card
 
     async def card(self, request: Request) -> Response:
         """Answer with the card: the strict one, unless who asks speaks 0.3."""
@@ -193,17 +214,17 @@ class _Binding(DefaultServerCallContextBuilder):
                 body = await read_json(request)
                 method = body.get("method") if isinstance(body, dict) else None
                 check_json(body, status=_status_of(body) if method == "ListTasks" else None)
-                if isinstance(method, str) and _is_structured(body.get("params", {})):
-                    check_objects(body.get("params", {}), _KINDS.get(method))
+                _check_params(body)
             except NotJson as error:
                 told = {"code": -32700, "message": error.message}
                 return JSONResponse({"jsonrpc": "2.0", "id": None, "error": told})
             except A2AError as error:
                 return JSONResponse(build_error_response(_id_of(body), error))
-            if _is_old_get(body):
-                body["params"]["pushNotificationConfigId"] = ""
+            earlier.name_config(body)
             response = await endpoint(request)
-            return _mend_old(body, events_of(response, request.scope.get(STREAMS_KEY, ())))
+            return _silent(
+                earlier.mended(body, events_of(response, request.scope.get(STREAMS_KEY, ())))
+            )
 
         return handle
 
@@ -215,37 +236,30 @@ class _Binding(DefaultServerCallContextBuilder):
             return Mount(route.path, routes=[self.rest(each) for each in route.routes])
         assert isinstance(route, Route)
         endpoint: Endpoint = route.endpoint
+        sent, asked = BODIES.get(route.path), QUERIES.get(route.path)
 
         async def handle(request: Request) -> Response:
             rules = OURS
             try:
                 rules = await self._handler.rules()
-                if request.method == "POST" and await request.body():
+                if request.method == "POST" and (sent or await request.body()):
                     _check_type(request)
                     check_json(body := await read_json(request))
-                    check_objects(body, _kind_of(route.path))
+                    if sent is not None:
+                        check_shape(body, sent)
+                        earlier.check_body(body, sent)
+                if asked is not None:
+                    check_query(request.query_params, asked)
                 check_json(None, status=request.query_params.get("status"))
+                response = await endpoint(request)
+                told = await begun(events_of(response, request.scope.get(STREAMS_KEY, ())))
             except A2AError as error:
                 return _rest_error(error, rules)
-            response = await endpoint(request)
-            return _in_edition(events_of(response, request.scope.get(STREAMS_KEY, ())), rules)
+            if route.path == f"{OLD}/card":
+                told = earlier.card(told)
+            return _in_edition(told, rules)
 
         return Route(route.path, handle, methods=list(route.methods or ()))
-
-
-_MODELS: dict[str, Any] = dict(JsonRpcDispatcher.METHOD_TO_MODEL)
-_KINDS = {method: model.DESCRIPTOR for method, model in _MODELS.items()}
-
-
-def _kind_of(path: str) -> Any:
-    """Return what is sent to a path of REST; None if nothing is known of it."""
-    is_message = path in ("/message:send", "/message:stream")
-    return pb.SendMessageRequest.DESCRIPTOR if is_message else None
-
-
-def _is_structured(params: Any) -> bool:
-    """Whether JSON-RPC would have these params; others are no request at all."""
-    return params is None or isinstance(params, dict | list)
 
 
 def _check_type(request: Request) -> None:
@@ -268,6 +282,29 @@ def _is_local(request: Request) -> bool:
 def _id_of(body: Any) -> str | int | None:
     found = body.get("id") if isinstance(body, dict) else None
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
+
+
+def _check_params(body: Any) -> None:
+    """See that a request of 1.0 has the params of its method; what else it lacks the SDK tells."""
+    if not isinstance(body, dict) or body.get("jsonrpc") != "2.0":
+        return
+    kind = JsonRpcDispatcher.METHOD_TO_MODEL.get(str(body.get("method")))
+    params = body.get("params", {})
+    if kind is not None and (params is None or isinstance(params, dict | list)):
+        check_shape(params, kind)
+
+
+def _silent(response: Response) -> Response:
+    """Return an answer that does not tell what we got wrong, and have it logged."""
+    if not isinstance(response, JSONResponse):
+        return response
+    told = json.loads(bytes(response.body))
+    error = told.get("error")
+    if not error or error.get("code") != OUR_FAULT or error.get("data"):
+        return response
+    logger.error("a request could not be answered: %s", error.get("message"))
+    error["message"] = InternalError.message
+    return JSONResponse(told)
 
 
 def _status_of(body: dict[str, Any]) -> Any:
@@ -294,6 +331,8 @@ def _in_edition(response: Response, rules: Rules) -> Response:
         return response
     payload = json.loads(bytes(response.body))
     error = payload.get("error") if isinstance(payload, dict) else None
+    if response.status_code == 500 and isinstance(error, dict) and "details" not in error:
+        logger.error("a request could not be answered: %s", error.get("message"))
     if not isinstance(error, dict) or (refusal := _refusal(error, rules)) is None:
         return response
     error["code"], error["status"] = refusal
@@ -306,36 +345,3 @@ def _refusal(error: dict[str, Any], rules: Rules) -> Refusal | None:
         if said in rules.refusals:
             return rules.refusals[said]
     return None
-
-
-# ----------------------------------------------------------------------------------- 0.3's answers
-
-
-def _is_old_get(body: Any) -> bool:
-    """Whether 0.3 asks for the one push configuration there is, which it need not name."""
-    params = body.get("params") if isinstance(body, dict) else None
-    return (
-        isinstance(params, dict)
-        and body.get("method") == "tasks/pushNotificationConfig/get"
-        and not params.get("pushNotificationConfigId")
-    )
-
-
-def _mend_old(body: Any, response: Response) -> Response:
-    """Return an answer of 0.3 as its specification has it.
-
-    Wrong parameters are -32602, which the SDK calls a wrong request; and where there is nothing to
-    answer, the answer is null, which the SDK leaves out.
-    """
-    method = body.get("method") if isinstance(body, dict) else None
-    if not isinstance(method, str) or "/" not in method or not isinstance(response, JSONResponse):
-        return response
-    told = json.loads(bytes(response.body))
-    error = told.get("error")
-    if error is not None and error.get("code") == -32600 and body.get("jsonrpc") == "2.0":
-        error.update(code=-32602, message=InvalidParamsError.message)
-    elif error is None and "result" not in told:
-        told["result"] = None
-    else:
-        return response
-    return JSONResponse(told)

@@ -7,6 +7,7 @@ it. While there is nothing to tell, a comment says that the stream is open.
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
@@ -15,7 +16,9 @@ from a2a.utils.errors import A2AError
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["events_of"]
+__all__ = ["begun", "events_of"]
+
+logger = logging.getLogger("bullpen.a2a")
 
 THEIRS = "EventSourceResponse"
 QUIET_SECONDS = 15.0
@@ -34,6 +37,17 @@ def events_of(response: Response, streams: Sequence[AsyncGenerator[Any]] = ()) -
     return _Events(events, streams)
 
 
+async def begun(response: Response) -> Response:
+    """Return an answer when its first event is there, if it has any.
+
+    Raises:
+        A2AError: there is an error instead, which can still be told as one.
+    """
+    if isinstance(response, _Events):
+        await response.begin()
+    return response
+
+
 class _Events(Response):
     """Tells events until there are no more, or nobody is there to hear them."""
 
@@ -44,11 +58,23 @@ class _Events(Response):
         del self.headers["content-length"]
         self._events = events
         self._streams = streams
+        self._first: asyncio.Future[Any] | None = None
+
+    async def begin(self) -> None:
+        """Wait for the first event."""
+        self._first = asyncio.ensure_future(anext(self._events, None))
+        try:
+            await asyncio.wait([self._first])
+            self._first.result()
+        except BaseException:
+            await _end(self._first)
+            await self._close()
+            raise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         gone = asyncio.ensure_future(_until_gone(receive))
-        following = asyncio.ensure_future(anext(self._events, None))
+        following = self._first or asyncio.ensure_future(anext(self._events, None))
         try:
             await send(start)
             while not gone.done():
@@ -67,9 +93,12 @@ class _Events(Response):
             await send({"type": "http.response.body", "body": b""})
         finally:
             await _end(gone, following)
-            for each in (self._events, *self._streams):
-                if isinstance(each, AsyncGenerator):
-                    await each.aclose()
+            await self._close()
+
+    async def _close(self) -> None:
+        for each in (self._events, *self._streams):
+            if isinstance(each, AsyncGenerator):
+                await each.aclose()
 
 
 def _event_of(told: "asyncio.Future[Any]") -> Any:
@@ -77,6 +106,9 @@ def _event_of(told: "asyncio.Future[Any]") -> Any:
     try:
         return told.result()
     except A2AError as error:
+        return {"event": "error", "data": json.dumps(build_rest_error_payload(error))}
+    except Exception as error:
+        logger.exception("a stream of events ends early")
         return {"event": "error", "data": json.dumps(build_rest_error_payload(error))}
 
 

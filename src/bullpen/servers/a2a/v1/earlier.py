@@ -1,0 +1,84 @@
+"""What the SDK leaves open of 0.3, which it speaks by turning everything into 1.0 and back.
+
+What cannot be turned is refused before it comes to that; some answers are mended afterwards.
+"""
+
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
+from a2a.compat.v0_3.proto_utils import FromProto
+from a2a.compat.v0_3.types import AgentCard
+from a2a.utils.errors import InvalidParamsError
+from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import Message
+from starlette.responses import JSONResponse, Response
+
+__all__ = ["card", "check_body", "is_spoken", "mended", "name_config"]
+
+CONFIG_METHOD = "tasks/pushNotificationConfig/get"
+
+
+def is_spoken(headers: Mapping[str, str]) -> bool:
+    """Whether 0.3 is what a request says it speaks, or it says nothing."""
+    said = headers.get("a2a-version", "")
+    return not said or said.startswith("0")
+
+
+def check_body(body: Any, kind: type[Message]) -> None:
+    """See that what is sent by REST can be turned into 1.0, if it is 0.3.
+
+    Raises:
+        InvalidParamsError: it cannot.
+    """
+    try:
+        if kind is old.SendMessageRequest:
+            sent = ParseDict(body, old.SendMessageRequest(), ignore_unknown_fields=True)
+            FromProto.message_send_params(sent)
+        elif kind is old.CreateTaskPushNotificationConfigRequest:
+            config = old.CreateTaskPushNotificationConfigRequest()
+            ParseDict(body, config, ignore_unknown_fields=True)
+            FromProto.task_push_notification_config_request(config)
+    except (ParseError, ValueError, TypeError, binascii.Error) as error:
+        raise InvalidParamsError("this is no message of A2A 0.3") from error
+
+
+def card(response: Response) -> Response:
+    """Return the card by REST with the names it has in JSON, and not with those of Python."""
+    if response.status_code != 200 or not isinstance(response, JSONResponse):
+        return response
+    told = AgentCard.model_validate(json.loads(bytes(response.body)))
+    return JSONResponse(told.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def name_config(body: Any) -> None:
+    """Have a request name the one push configuration there is, which it need not."""
+    params = body.get("params") if isinstance(body, dict) else None
+    if (
+        isinstance(params, dict)
+        and body.get("method") == CONFIG_METHOD
+        and not params.get("pushNotificationConfigId")
+    ):
+        params["pushNotificationConfigId"] = ""
+
+
+def mended(body: Any, response: Response) -> Response:
+    """Return an answer of 0.3 as its specification has it.
+
+    Wrong parameters are -32602, which the SDK calls a wrong request; and where there is nothing to
+    answer, the answer is null, which the SDK leaves out.
+    """
+    method = body.get("method") if isinstance(body, dict) else None
+    if not isinstance(method, str) or "/" not in method or not isinstance(response, JSONResponse):
+        return response
+    told = json.loads(bytes(response.body))
+    error = told.get("error")
+    if error is not None and error.get("code") == -32600 and body.get("jsonrpc") == "2.0":
+        error.update(code=-32602, message=InvalidParamsError.message)
+    elif error is None and "result" not in told:
+        told["result"] = None
+    else:
+        return response
+    return JSONResponse(told)
