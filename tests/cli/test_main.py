@@ -129,7 +129,7 @@ def test_an_example_calls_a_command_that_is_there(
     path: tuple[str, ...], command: click.Command
 ) -> None:
     examples = (command.help or "").partition("Examples:")[2].partition("Exit codes:")[0]
-    named = re.findall(r"\bbullpen ([a-z][a-z-]*)", examples)
+    named = re.findall(r"\bbullpen ([a-z][a-z0-9-]*)", examples)
     assert [each for each in named if each not in {*COMMANDS, *profile_names()}] == []
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "COMPLETE_VARIABLE", "bullpen", "run"]
 
 COMMANDS = {
+    "a2a": "Say where A2A peers reach your agents, and let them in.",
     "alerts": "List what an operator should know, or acknowledge it.",
     "ask": "Ask an agent something, and print its answer.",
     "attach": "Show a wrapped agent in this terminal, and type to it.",
