@@ -1,5 +1,6 @@
 """What is answered over HTTP is described, and the description tells the truth."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,11 +12,15 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from bullpen.servers.a2a import external, seed
 from bullpen.servers.a2a.description import describe
-from bullpen.servers.a2a.operations import EXTERNAL, SEED
+from bullpen.servers.a2a.operations import DESCRIPTION, EXTERNAL, LISTING, SEED
 from bullpen.servers.a2a.room import Scope
 from bullpen.servers.a2a.v1 import routes as v1
+from bullpen.servers.a2a.v1.operations import table
 from tests.daemon.wrapping import wrapped
+from tests.servers.a2a.fuzzing import answering, fuzz, within_reach
 from tests.servers.a2a.house import linux_only, room_of_a_daemon, served
+from tests.servers.a2a.test_security import TOKEN, give
+from tests.thorough import IS_WANTED
 
 
 def mounted(routes: Iterable[BaseRoute], before: str = "") -> Iterator[tuple[str, str]]:
@@ -98,6 +103,7 @@ async def test_the_description_is_served_for_an_agent_and_for_all(home: Path) ->
         assert all_paths == {*own_paths, ("GET", "/agents")}
 
 
+@pytest.mark.requirement("pitfall:4")
 @linux_only
 async def test_what_is_asked_in_a_wrong_way_is_told_the_right_ones(home: Path) -> None:
     async with served() as house, wrapped("codex"):
@@ -112,3 +118,49 @@ async def test_what_is_asked_in_a_wrong_way_is_told_the_right_ones(home: Path) -
         ):
             refused = await where.ask("PUT", path, None)
             assert (refused.status, refused.headers["allow"]) == (405, allowed), path
+
+
+AT_WILL = {"a2a": {"rate_per_second": 100_000.0, "rate_burst": 100_000.0}}
+OFTEN_ENOUGH = (
+    "--phases=fuzzing",
+    "--max-examples=2",
+    "--generation-deterministic",
+    "--exclude-path-regex={tenant}|/jsonrpc/$",  # they are the same once more
+)
+THOROUGHLY = ("--max-examples=50", "--max-time=240", "--continue-on-failure")
+
+
+async def is_true(directory: Path, *options: str) -> None:
+    """Have all that is described asked for, in right and wrong ways; see that it is as told."""
+    give("chief", "read", "send", "control")
+    async with served(**AT_WILL) as house, answering("codex"):
+        web = house.web.at("codex")
+        told = (await web.get("/openapi.json")).body
+        reached = within_reach(told, f"http://127.0.0.1:{house.web.port}/agents/codex")
+        code, said = await fuzz(reached, directory, *options, token=TOKEN)
+        assert code == 0, said[-20_000:]
+        assert (await web.get("/status")).status == 200
+
+
+@linux_only
+@pytest.mark.requirement("a2a:described")
+async def test_what_is_described_is_true(home: Path, tmp_path: Path) -> None:
+    await is_true(tmp_path, *OFTEN_ENOUGH)
+
+
+@linux_only
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not IS_WANTED, reason="`make thorough` tries it")
+@pytest.mark.requirement("a2a:described")
+async def test_what_is_described_is_true_however_much_is_tried(home: Path, tmp_path: Path) -> None:
+    await is_true(tmp_path, *THOROUGHLY)
+
+
+def test_every_operation_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "http.md").read_text("utf-8")
+    shown = set(re.findall(r"^\| `(\w+) ([^`]+)` \| (\w+) \| (.+) \|$", page, re.MULTILINE))
+    assert shown == {
+        (each.method, each.path, each.scope, each.tells)
+        for each in (DESCRIPTION, LISTING, *SEED, *EXTERNAL, *table().operations)
+        if "{tenant}" not in each.path
+    }

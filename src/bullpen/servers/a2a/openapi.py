@@ -117,7 +117,7 @@ class _Described:
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations
-        said = (kind for each in operations for kind in (each.body, each.answer))
+        said = (kind for each in operations for kind in (each.body, each.answer, each.events))
         types = list(dict.fromkeys(kind for kind in said if _is_type(kind)))
         found, components = msgspec.json.schema_components(
             types, ref_template=COMPONENTS + "{name}"
@@ -146,15 +146,12 @@ class _Described:
 
     def _responses(self, each: Operation) -> Json:
         answered: Json = {"description": "It is so"}
-        if each.answer is None:
-            schema = {"type": "string", "contentMediaType": EVENTS}
-            answered["content"] = {EVENTS: {"schema": schema}}
-        else:
+        answered["content"] = content = {}
+        if each.answer is not None:
             schema = self._schema(each.answer)
-            answered["content"] = {
-                kind: {"schema": {"type": "string"} if kind == EVENTS else schema}
-                for kind in each.media_types
-            }
+            content.update({kind: {"schema": schema} for kind in each.media_types})
+        if each.events is not None:
+            content[EVENTS] = {"schema": _event(self._schema(each.events))}
         if each.leads_to:
             answered["links"] = self._links(each)
         refused = {*EVERYBODY, *each.refusals}
@@ -189,6 +186,16 @@ class _Described:
         if not _is_type(kind):
             return dict(kind)
         return dict(_renamed(self._by_type[kind]))
+
+
+def _event(told: Json) -> Json:
+    """Return the schema of an event that tells something; OpenAPI 3.1 has no word for many."""
+    data = {"type": "string", "contentMediaType": JSON, "contentSchema": told}
+    return {
+        "type": "object",
+        "properties": {"event": {"type": "string"}, "data": data},
+        "required": ["data"],
+    }
 
 
 def _is_type(kind: Any) -> bool:

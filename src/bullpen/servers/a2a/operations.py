@@ -34,7 +34,7 @@ class Operation(NamedTuple):
     path: str
     tells: str
     answer: Any
-    """A type, a schema of JSON, or None for a stream of events."""
+    """A type, a schema of JSON, or None if it is a stream of events."""
     scope: Scope = "read"
     body: Any = None
     """The same of what is sent."""
@@ -45,8 +45,10 @@ class Operation(NamedTuple):
     leads_to: Mapping[str, str] = {}
     """What can be asked about what came of it: where in the answer that stands, by parameter."""
     tag: str = "seed"
+    events: Any = None
+    """What is told in each event, if it is or may be a stream of them."""
     media_types: tuple[str, ...] = ("application/json",)
-    """Of the answer, if it is no stream."""
+    """Of an answer that is none."""
 
 
 _TASK_OF_SENT = {"task_id": "/task/id"}
@@ -117,6 +119,7 @@ SEED = (
         "/tasks/{task_id}/subscribe",
         "Follow a task: events output, status, and done at its end",
         None,
+        events=shapes.Event,
     ),
 )
 

@@ -7,44 +7,38 @@ JSON-RPC is one operation, in which the method is said in the body; REST has one
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 from a2a.types import a2a_pb2 as pb
 
 from bullpen.servers.a2a.operations import Operation, Query
 from bullpen.servers.a2a.v1.card import JSONRPC, REST
+from bullpen.servers.a2a.v1.earlier_operations import (
+    IN_A_HEADER,
+    LONG_ID,
+    TIGHTER,
+    URL,
+    WITH_TEXT,
+    rest_of_0_3,
+)
 from bullpen.servers.a2a.v1.listing import DEFAULT_PAGE, LARGEST_PAGE
 from bullpen.servers.a2a.v1.shapes import COMPONENTS, Json, Shapes
 
 __all__ = ["Table", "table"]
 
 CARD = "/.well-known/agent-card.json"
-STREAMED = ("SendStreamingMessage", "SubscribeToTask")
 MEDIA_TYPES = ("application/a2a+json", "application/json")
 
-_SOME_TEXT = {"type": "string", "pattern": r"[^\s\x1c-\x1f]"}
-_WITH_TEXT: Json = {
-    "minItems": 1,
-    "contains": {
-        "anyOf": [
-            {"required": ["data"]},
-            {"required": ["text"], "properties": {"text": _SOME_TEXT}},
-            {"required": ["url"], "properties": {"url": _SOME_TEXT}},
-        ]
-    },
-}
 _NOT_NEGATIVE = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 2**31 - 1}]}
-_URL = {"pattern": r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,4})?(/[A-Za-z0-9._~/-]*)?$"}
-_IN_A_HEADER = {"pattern": "^[ -~]*$", "maxLength": 4096}
 _TIGHTER: dict[str, Json] = {
     "Message.messageId": {"minLength": 1},
     "Message.role": {"enum": ["ROLE_USER"]},
-    "Message.parts": _WITH_TEXT,
+    "Message.parts": WITH_TEXT,
     "SendMessageConfiguration.historyLength": _NOT_NEGATIVE,
-    "TaskPushNotificationConfig.url": _URL,
-    "TaskPushNotificationConfig.token": _IN_A_HEADER,
-    "AuthenticationInfo.scheme": _IN_A_HEADER,
-    "AuthenticationInfo.credentials": _IN_A_HEADER,
+    "TaskPushNotificationConfig.id": LONG_ID,
+    "TaskPushNotificationConfig.url": URL,
+    "TaskPushNotificationConfig.token": IN_A_HEADER,
+    "AuthenticationInfo.scheme": {**IN_A_HEADER, "minLength": 1},
+    "AuthenticationInfo.credentials": IN_A_HEADER,
     "GetTaskRequest.historyLength": {"minimum": 0},
     "ListTasksRequest.historyLength": {"minimum": 0},
     "ListTasksRequest.pageSize": {"minimum": 1, "maximum": LARGEST_PAGE, "default": DEFAULT_PAGE},
@@ -52,23 +46,12 @@ _TIGHTER: dict[str, Json] = {
         "enum": [each for each in pb.TaskState.keys() if each != "TASK_STATE_UNSPECIFIED"]  # noqa: SIM118 - not a mapping
     },
 }
-_TIGHTER_OLD: dict[str, Json] = {
-    "SendMessageRequest": {"required": ["message"]},
-    "Message": {"required": ["messageId", "role", "content"]},
-    "Message.messageId": {"type": "string", "minLength": 1},
-    "Message.role": {"enum": ["ROLE_USER"]},
-    "Message.content": {"type": "array", **_WITH_TEXT},
-}
-
 _VERSION = Query(
     "A2A-Version",
     {"type": "string", "pattern": r"^1(\.[0-9]{1,4}){0,2}$"},
     "what is spoken; without it, 0.3",
     "header",
     is_required=True,
-)
-_OLD_VERSION = Query(
-    "A2A-Version", {"type": "string", "pattern": r"^0\.3(\.[0-9]{1,4})?$"}, "", "header"
 )
 _ANY_VERSION = Query(
     "A2A-Version",
@@ -93,14 +76,14 @@ class Table(NamedTuple):
 
 def table() -> Table:
     """Return what can be asked."""
-    new, earlier = Shapes("v1", _TIGHTER), Shapes("v0.3", _TIGHTER_OLD)
+    new, earlier = Shapes("v1", _TIGHTER), Shapes("v0.3", TIGHTER)
     rest = tuple(_rest(new))
     operations = (
         *_cards(new),
         *_jsonrpc(new),
         *rest,
         *map(_of_tenant, rest),
-        *_old_rest(earlier),
+        *rest_of_0_3(earlier),
     )
     schemas = {**new.schemas, **earlier.schemas, "v1.Error": _ERROR, "v1.OldCard": _OLD_CARD}
     return Table(operations, schemas)
@@ -180,7 +163,7 @@ def _jsonrpc(shapes: Shapes) -> Iterable[Operation]:
             {"oneOf": asked},
             query=(_ANY_VERSION, _EXTENSIONS),
             tag="a2a",
-            media_types=("application/json", "text/event-stream"),
+            events=_ANSWER,
         )
 
 
@@ -261,7 +244,10 @@ def _rest(shapes: Shapes) -> Iterable[Operation]:
         )
 
     message, task = shapes.sent(pb.SendMessageRequest), shapes.answered(pb.Task)
-    config = shapes.answered(pb.TaskPushNotificationConfig)
+    config, event = (
+        shapes.answered(pb.TaskPushNotificationConfig),
+        shapes.answered(pb.StreamResponse),
+    )
     yield rest(
         "sendMessage",
         "POST",
@@ -279,6 +265,7 @@ def _rest(shapes: Shapes) -> Iterable[Operation]:
         "/message:stream",
         "Send a message, and follow what comes of it",
         None,
+        events=event,
         scope="send",
         body=message,
         query=(_EXTENSIONS,),
@@ -292,8 +279,17 @@ def _rest(shapes: Shapes) -> Iterable[Operation]:
         scope="send",
         refusals=(409,),
     )
-    yield rest("subscribeToTask", "GET", "/tasks/{id}:subscribe", "Follow a task", None)
-    yield rest("subscribeToTaskByPost", "POST", "/tasks/{id}:subscribe", "Follow a task", None)
+    yield rest(
+        "subscribeToTask", "GET", "/tasks/{id}:subscribe", "Follow a task", None, events=event
+    )
+    yield rest(
+        "subscribeToTaskByPost",
+        "POST",
+        "/tasks/{id}:subscribe",
+        "Follow a task",
+        None,
+        events=event,
+    )
     yield rest(
         "getTask",
         "GET",
@@ -363,87 +359,3 @@ def _fields(shapes: Shapes, kind: Any, *names: str) -> tuple[Query, ...]:
 def _of_tenant(operation: Operation) -> Operation:
     path = operation.path.replace(f"/{REST}", f"/{REST}/{{tenant}}")
     return operation._replace(name=f"{operation.name}OfTenant", path=path, leads_to={})
-
-
-def _old_rest(shapes: Shapes) -> Iterable[Operation]:
-    def rest(name: str, method: Any, path: str, tells: str, answer: Any, **more: Any) -> Operation:
-        return Operation(
-            f"{name}Old",
-            method,
-            f"/{REST}/v1{path}",
-            tells,
-            answer,
-            more.pop("scope", "read"),
-            query=(_OLD_VERSION, *more.pop("query", ())),
-            refusals=(400, *more.pop("refusals", ())),
-            tag="a2a-0.3",
-            **more,
-        )
-
-    message, task = shapes.sent(old.SendMessageRequest), shapes.answered(old.Task)
-    config = shapes.answered(old.TaskPushNotificationConfig)
-    configs = "/tasks/{id}/pushNotificationConfigs"
-    yield rest(
-        "sendMessage",
-        "POST",
-        "/message:send",
-        "Send a message",
-        shapes.answered(old.SendMessageResponse),
-        scope="send",
-        body=message,
-    )
-    yield rest(
-        "streamMessage",
-        "POST",
-        "/message:stream",
-        "Send a message, and follow what comes of it",
-        None,
-        scope="send",
-        body=message,
-    )
-    yield rest(
-        "cancelTask",
-        "POST",
-        "/tasks/{id}:cancel",
-        "Cancel a task",
-        task,
-        scope="send",
-        refusals=(409,),
-    )
-    yield rest("subscribeToTask", "GET", "/tasks/{id}:subscribe", "Follow a task", None)
-    yield rest("subscribeToTaskByPost", "POST", "/tasks/{id}:subscribe", "Follow a task", None)
-    yield rest(
-        "getTask",
-        "GET",
-        "/tasks/{id}",
-        "Look at a task",
-        task,
-        query=(Query("historyLength", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}),),
-    )
-    yield rest(
-        "createPushConfig",
-        "POST",
-        configs,
-        "Have an address told what becomes of a task",
-        config,
-        scope="send",
-        body=shapes.sent(old.CreateTaskPushNotificationConfigRequest),
-    )
-    yield rest(
-        "listPushConfigs",
-        "GET",
-        configs,
-        "List who is told of a task",
-        shapes.answered(old.ListTaskPushNotificationConfigResponse),
-    )
-    yield rest("getPushConfig", "GET", f"{configs}/{{push_id}}", "Look at one of them", config)
-    yield rest(
-        "getExtendedCard", "GET", "/card", "Read its card with what it is doing", _CARD_OF_0_3
-    )
-
-
-_CARD_OF_0_3: Json = {
-    "type": "object",
-    "properties": {"name": {"type": "string"}, "url": {"type": "string", "format": "uri"}},
-    "required": ["name", "url", "protocolVersion", "skills"],
-}

@@ -91,7 +91,8 @@ class Shapes:
             return schema
         schema = {**schema, **self._more(field)}
         is_choice = field.containing_oneof is not None and not _is_presence(field.containing_oneof)
-        if _is_required(field) or is_choice or not schema:
+        needed = self._tighter.get(field.containing_type.name, {}).get("required", ())
+        if _is_required(field) or field.camelcase_name in needed or is_choice or not schema:
             return schema
         if isinstance(schema.get("type"), str):
             return {**schema, "type": [schema["type"], "null"]}
@@ -105,7 +106,7 @@ class Shapes:
             case FieldDescriptor.TYPE_STRING:
                 return {"type": "string"}
             case FieldDescriptor.TYPE_BYTES:
-                return {"type": "string", "contentEncoding": "base64"}
+                return {"type": "string", "format": "byte", "contentEncoding": "base64"}
             case FieldDescriptor.TYPE_BOOL:
                 return {"type": "boolean"}
             case FieldDescriptor.TYPE_INT32:
