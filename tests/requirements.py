@@ -659,6 +659,7 @@ _TERMINAL = {
     "a2a:push": "Who asked for it is told by post how a task ends, also after a restart.",
     "a2a:push-guard": "Nobody has us post where he could not, nor wait for one who takes nothing.",
     "a2a:bad-input": "Whatever is sent is answered as the protocol has it, and others are served.",
+    "a2a:deaths": "Who follows a task is told that its agent died, and who left is let go of.",
     "a2a:deltas": "What an agent says is streamed as it says it, and the stream has its answer.",
     "a2a:ports": "An agent's port is served by the daemon there is, and held without one.",
     "a2a:clients": "The official clients of A2A 1.0 and 0.3, and Synapse, talk to agents of ours.",
