@@ -45,7 +45,7 @@ async def run(quick: bool) -> list[Figure]:
         user = await callers.user()
         for name in names:
             await until_ready(user, name)
-        found[f"with {len(names)} agents"] = await resident(pid)
+        found["with twenty wrapped agents"] = await resident(pid)
         async with asyncio.timeout(SECONDS):
             for name in names:
                 await use_a2a(await a2a_port(home), name)

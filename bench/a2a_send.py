@@ -9,7 +9,7 @@ agent says. First one after the other, then sixteen at a time.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
@@ -27,6 +27,7 @@ __all__ = ["run"]
 ROW = "a2a-send"
 PARALLEL = 16
 TEXT = "please look at the parser, " * 4
+AGENT = "echo"
 OURS, THEIRS = "ours", "theirs"
 
 
@@ -40,25 +41,33 @@ class Rate(NamedTuple):
 class Server:
     """One of the two."""
 
-    def __init__(self, pid: int, path: str, webs: Sequence[Web]) -> None:
+    def __init__(self, pid: int, port: int, path: str) -> None:
         self._pid = pid
+        self._port = port
         self._path = path
-        self._webs = webs
         self._numbers = count()
 
     async def rate(self, requests: int, at_a_time: int, *, is_awaited: bool) -> Rate:
-        """Return how fast so many are answered."""
+        """Return how fast so many are answered, over connections that were used before."""
+        webs = [await Web.connect(self._port) for _ in range(at_a_time)]
         left = iter(range(requests))
 
         async def send(web: Web) -> None:
-            for _ in left:
-                number = f"bench-{next(self._numbers)}"
-                await web.exchange(message(self._path, number, TEXT, is_awaited=is_awaited))
+            number = f"bench-{next(self._numbers)}"
+            await web.exchange(message(self._path, number, TEXT, is_awaited=is_awaited))
 
+        async def keep_sending(web: Web) -> None:
+            for _ in left:
+                await send(web)
+
+        await asyncio.gather(*map(send, webs))
         used, began = used_by(self._pid), time.perf_counter()
-        await asyncio.gather(*map(send, self._webs[:at_a_time]))
+        await asyncio.gather(*map(keep_sending, webs))
         took = time.perf_counter() - began
-        return Rate(requests / took, requests / max(used_by(self._pid) - used, 1e-3))
+        used = used_by(self._pid) - used
+        for web in webs:
+            web.close()
+        return Rate(requests / took, requests / max(used, 1e-3))
 
 
 async def run(quick: bool) -> list[Figure]:
@@ -113,22 +122,13 @@ async def best_of(
 
 @asynccontextmanager
 async def servers() -> AsyncIterator[dict[str, Server]]:
-    """Have both servers for a block, each with sixteen connections that are warm."""
+    """Have both servers for a block."""
     async with (
         talking_daemon(has_heart=False) as (pid, home, _),
-        echo_agent(home, "echo"),
+        echo_agent(home, AGENT),
         sdk_agent() as (sdk_pid, sdk_port),
     ):
-        ours = [await Web.connect(await a2a_port(home)) for _ in range(PARALLEL)]
-        theirs = [await Web.connect(sdk_port) for _ in range(PARALLEL)]
-        found = {
-            OURS: Server(pid, "/agents/echo/a2a/jsonrpc", ours),
-            THEIRS: Server(sdk_pid, PATH, theirs),
+        yield {
+            OURS: Server(pid, await a2a_port(home), f"/agents/{AGENT}/a2a/jsonrpc"),
+            THEIRS: Server(sdk_pid, sdk_port, PATH),
         }
-        for server in found.values():
-            await server.rate(PARALLEL * 4, PARALLEL, is_awaited=True)
-        try:
-            yield found
-        finally:
-            for web in (*ours, *theirs):
-                web.close()

@@ -49,7 +49,7 @@ async def run(quick: bool) -> list[Figure]:
         loaded(ROW),
         Figure(
             row=ROW,
-            what=f"of {subscribers} who follow a task, have heard all of it",
+            what="of those who follow a task, have heard all of it",
             ours=whole,
             theirs=subscribers,
             unit="",

@@ -75,12 +75,14 @@ def injected_at(receipts: list[dict[str, str]]) -> datetime:
 
 
 @asynccontextmanager
-async def wrapped_dummy(home: Path, name: str = NAME) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a dummy that takes no time in a wrapper that nobody looks at, for a block."""
+async def wrapped_dummy(
+    home: Path, name: str = NAME, *, seconds: float = 0
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a dummy in a wrapper that nobody looks at, for a block; it takes so long for a task."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "bullpen.wrapper", "--no-start", "--name", name, "--", "dummy"),
-        env={**environment(home), "DUMMY_AGENT_SECONDS": "0"},
+        env={**environment(home), "DUMMY_AGENT_SECONDS": str(seconds)},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
     )

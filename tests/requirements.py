@@ -247,6 +247,7 @@ _BENCHMARKS = {
     "bench:emulation": "What agent programs write is emulated at 50 MB a second.",
     "bench:mail": "Accepting and delivering messages is measured beside what it may take.",
     "bench:wrapped": "Wrapping an agent, and talking to it, is measured beside what it may cost.",
+    "bench:a2a": "A2A is measured beside the official SDK, and beside what it may take and cost.",
     "bench:tmux": "Capturing 100 tmux panes costs a twentieth of a process per pane.",
 }
 

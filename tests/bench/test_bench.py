@@ -12,6 +12,7 @@ import pytest
 
 from bench.__main__ import ROWS
 from bench.figure import Figure, as_json, as_table, from_json
+from tests.thorough import IS_WANTED
 
 pytestmark = [
     pytest.mark.xdist_group("bench"),  # one run for all of them
@@ -22,18 +23,26 @@ ROOT = Path(__file__).parents[2]
 
 
 TALK = ("mail-accept", "mail-end-to-end", "wrapped-tasks", "wrapper-cost", "talk-startup", "others")
+A2A = ("a2a-send", "a2a-priority", "a2a-subscribers", "a2a-memory")
+SHORT = ("a2a-subscribers",)
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A run with tiny sizes of all but talking: its table, and its figures by row."""
-    return measured(tmp_path_factory, [row for row in ROWS if row not in TALK])
+    return measured(tmp_path_factory, [row for row in ROWS if row not in (*TALK, *A2A)])
 
 
 @pytest.fixture(scope="module")
 def talk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The same of talking, which takes its time too."""
     return measured(tmp_path_factory, TALK)
+
+
+@pytest.fixture(scope="module")
+def a2a(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same of A2A, where all but one row are for who has the time."""
+    return measured(tmp_path_factory, A2A if IS_WANTED else SHORT)
 
 
 def measured(factory: pytest.TempPathFactory, rows: Iterable[str]) -> dict[str, Any]:
@@ -186,6 +195,23 @@ def test_in_a_quick_run_nothing_is_installed(talk: dict[str, Any]) -> None:
     assert "others" not in talk
 
 
+@pytest.mark.requirement("bench:a2a")
+def test_everybody_who_follows_a_task_has_heard_all_of_it(a2a: dict[str, Any]) -> None:
+    _, whole, lost, twice = a2a["a2a-subscribers"]
+    assert whole["ours"] == whole["theirs"] == 10
+    assert lost["ours"] == twice["ours"] == 1
+
+
+@pytest.mark.requirement("bench:a2a")
+@pytest.mark.skipif(not IS_WANTED, reason="`make thorough` tries it")
+def test_sending_by_a2a_is_set_beside_the_sdk_and_what_it_may_take(a2a: dict[str, Any]) -> None:
+    targets = [each["at_least"] for each in a2a["a2a-send"]]
+    assert targets == [None, 5, None, 5, None, 5, None, 5, None]
+    limits = [(each["theirs"], each["unit"]) for each in a2a["a2a-priority"][1:]]
+    assert limits == [(5, "ms"), (20, "ms"), (5, "ms"), (20, "ms"), (20, "ms")]
+    assert {each["theirs"] for each in a2a["a2a-memory"][1:]} == {160}
+
+
 def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     table = report["table"].splitlines()
     figures = [f for row, each in report.items() if row != "table" for f in each]
@@ -195,11 +221,13 @@ def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     assert all(math.isfinite(f["ratio"]) and f["ratio"] > 0 for f in figures)
 
 
-def test_the_page_about_them_has_every_row(report: dict[str, Any], talk: dict[str, Any]) -> None:
+def test_the_page_about_them_has_every_row(
+    report: dict[str, Any], talk: dict[str, Any], a2a: dict[str, Any]
+) -> None:
     page = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
     for row in ROWS:
         assert f"### `{row}`\n" in page
-    figures = report | talk
+    figures = report | talk | a2a
     for row in figures.keys() - {"table"}:
         for each in figures[row]:
             what = each["what"].partition(" after ")[0]  # a quick soak is of another size
