@@ -353,8 +353,8 @@ class FakeA2AAgent:
         head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())
         self._streams.setdefault(task_id, []).append(writer)
-        shape = self._shape(task)
-        writer.write(self._event(shape if self.dialect == "0.3" else {"task": shape}))
+        if self.dialect != "0.3":  # where only what happens from now on is told
+            writer.write(self._event({"task": self._shape(task)}))
         await reader.read()  # until somebody hangs up
         return None
 

@@ -137,7 +137,22 @@ async def test_what_an_agent_streams_is_told_as_it_comes(dialect: str) -> None:
             done = await told.end
         assert (done.status, done.text) == (RemoteState.COMPLETED, "one two")
         looks = [each for each in agent.asked if agent._what(each) == "get"]
-        assert len(looks) == 1  # the last word
+        assert len(looks) == 1  # the last word, and in 0.3 the first
+
+
+@pytest.mark.parametrize("dialect", ["0.3", "1.0-rest"])
+async def test_what_was_said_before_the_stream_began_is_told_as_well(dialect: str) -> None:
+    async with fake(dialect, is_automatic=False, streams=True) as agent:
+        known = client()
+        await known.discover(agent.url)
+        task = await known.send_message(ALIAS, "hi")
+        agent.work(task.id)
+        agent.say(task.id, "one")
+        async with told_of(known, task) as told:
+            await told.until(lambda each: each.text == "one")
+            agent.say(task.id, " two")
+            agent.complete(task.id)
+            assert (await told.end).text == "one two"
 
 
 @pytest.mark.parametrize("dialect", ["0.3", "1.0-rest"])
