@@ -740,6 +740,7 @@ _TERMINAL = {
     "S-130": "When one of them last took something is noted.",
     "S-150": "What is sent to an agent of this machine has the shape that was agreed on.",
     "S-152": "Who wants the answer waits for the end of the task.",
+    "a2a:servers": "Agents of the official SDKs are addresses like any other.",
     "a2a:dialects": "The card decides how an agent is spoken to.",
     "door:external": "An agent elsewhere is written to like any other, with every step known.",
     "a2a:hostile": "An agent that makes no sense, or means no good, does no harm.",
