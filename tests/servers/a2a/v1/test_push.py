@@ -107,7 +107,7 @@ async def test_what_is_not_taken_is_posted_again_and_nothing_overtakes_it() -> N
 async def test_bad_targets_are_given_up_and_delay_nobody(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push, "POST_SECONDS", 1.0)
+    monkeypatch.setattr(push, "POST_SECONDS", 5.0)
     async with (
         hooked(*[HANGS] * 20) as hanging,
         hooked(*[307] * 50) as elsewhere,
