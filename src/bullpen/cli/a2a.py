@@ -231,9 +231,8 @@ def standing_lines(standing: Standing) -> Iterator[str]:
         yield "A2A is not served for all agents: the daemon's log says why"
         return
     yield f"Served: {standing.url}, described at {standing.description}"
-    free = standing.loopback == "open"
-    let_in = "your own programs here, and " if free else ""
-    yield f"Let in: {let_in}who shows one of {standing.tokens} tokens"
+    let_in = "your own programs here, and who" if standing.loopback == "open" else "who"
+    yield f"Let in: {let_in} shows a token; {standing.tokens} given"
     yield f"gRPC: {standing.grpc}"
     for each in standing.agents:
         own = f", and {each['own_url']}" if each["own_url"] else ""
