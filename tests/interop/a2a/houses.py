@@ -10,9 +10,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from bullpen.api.runtime import Paths
+from bullpen.terminal.pty import PtyProcess
 from tests.cli.commands import Done, execute
+from tests.daemon.harness import Peer
 
-__all__ = ["HERE", "SECONDS", "House", "house", "lines_of", "process"]
+__all__ = ["HERE", "SECONDS", "House", "heard", "house", "lines_of", "process"]
 
 HERE = Path(__file__).parent
 SECONDS = 60.0  # a hang, on however busy a machine
@@ -29,6 +32,7 @@ class House:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
+        self.peer = Peer(Paths.resolve().socket)
 
     async def run(self, *arguments: str) -> Done:
         return await execute(*arguments, **self._environment)
@@ -40,8 +44,8 @@ class House:
         return done
 
     async def contact(self, name: str) -> dict[str, Any] | None:
-        agents = (await self.show("list", "--json")).json["contacts"]
-        return next((each for each in agents if each["name"] == name), None)
+        contacts = await self.peer.ask("agent.contacts")
+        return next((each for each in contacts if each["name"] == name), None)
 
     async def url(self, name: str) -> str:
         """Return where an agent serves A2A."""
@@ -97,3 +101,13 @@ async def lines_of(*command: str | Path) -> list[dict[str, Any]]:
     said = out.decode()
     assert running.returncode == 0, f"{said}\n{err.decode()}"
     return [json.loads(line) for line in said.splitlines()]
+
+
+async def heard(terminal: PtyProcess, text: bytes) -> None:
+    """Read on until something was shown."""
+    read = b""
+    async with asyncio.timeout(SECONDS):
+        while text not in read:
+            data = await terminal.read()
+            assert data, f"ended after {read!r}"
+            read += data

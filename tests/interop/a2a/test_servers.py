@@ -18,7 +18,7 @@ from bullpen.terminal.pty import PtyProcess
 from bullpen.testing.programs.libraries import python_with
 from tests.cli.commands import PROGRAM, show
 from tests.daemon.harness import Peer, settings
-from tests.interop.a2a.houses import HERE, SECONDS, process
+from tests.interop.a2a.houses import HERE, SECONDS, heard, process
 from tests.servers.mcp.room import raw_peer, there
 
 pytestmark = pytest.mark.timeout(1000)  # the first run downloads
@@ -61,16 +61,6 @@ async def test_agents_of_the_official_sdks_are_addresses_like_any_other(home: Pa
                 peer = Peer(paths.socket)
                 await stream(alias, client, peer, home / alias)
                 await cancel(alias, peer)
-
-
-async def heard(terminal: PtyProcess, text: bytes) -> None:
-    """Read on until something was shown."""
-    read = b""
-    async with asyncio.timeout(SECONDS):
-        while text not in read:
-            data = await terminal.read()
-            assert data, f"ended after {read!r}"
-            read += data
 
 
 async def talk(alias: str, paths: Paths) -> None:
