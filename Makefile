@@ -23,7 +23,7 @@ test: check ## everything: check, then the tests (ARGS='-k name' to choose)
 	$(PYTEST) -n 2 --dist loadgroup $(ARGS) || $(OURS) scripts/again.py $$?
 
 thorough: ## the same, with more programs and more examples: half an hour and more
-	BULLPEN_THOROUGH=1 HYPOTHESIS_PROFILE=thorough $(MAKE) test
+	BULLPEN_THOROUGH=1 HYPOTHESIS_PROFILE=thorough $(MAKE) test ARGS="-o asyncio_debug=true $(ARGS)"
 
 check: lint types imports ## everything but the tests, in seconds
 

@@ -9,10 +9,11 @@ import pytest
 from blockbuster import BlockingError
 
 import bullpen
+from tests.thorough import IS_WANTED
 
 
-async def test_asyncio_debug_is_on() -> None:
-    assert asyncio.get_running_loop().get_debug()
+async def test_asyncio_debug_is_on_for_who_has_the_time() -> None:
+    assert asyncio.get_running_loop().get_debug() is IS_WANTED
 
 
 async def test_a_blocking_call_of_ours_in_a_loop_raises() -> None:
