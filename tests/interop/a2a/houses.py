@@ -67,7 +67,7 @@ async def house(home: Path, *profiles: str, **environment: str) -> AsyncIterator
         await asyncio.gather(*(found.show("start", each, "--wait-ready") for each in profiles))
         yield found
     finally:
-        await found.run("stop", "--all", "--no-start")
+        await found.show("stop", "--all")
         await found.run("down")
 
 
