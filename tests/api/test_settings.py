@@ -92,8 +92,9 @@ def other(info: SettingInfo) -> Any:
         return not info.default
     if isinstance(info.default, int | float):
         return info.default + 1
-    if info.expected in ("auto or off", "open or token"):
-        return info.expected.split()[-1]
+    words = info.expected.split(" or ")
+    if info.default in words:
+        return next(each for each in words if each != info.default)
     return "error" if "error" in info.expected else "other"
 
 
