@@ -68,7 +68,7 @@ async def house(home: Path, *profiles: str, **environment: str) -> AsyncIterator
         yield found
     finally:
         await found.show("stop", "--all")
-        await found.run("down")
+        await found.show("down")
 
 
 @asynccontextmanager
