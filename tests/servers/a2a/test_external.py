@@ -11,8 +11,8 @@ from bullpen.testing.a2a_agent import FakeA2AAgent
 from tests.daemon.harness import until
 from tests.daemon.wrapping import wrapped
 from tests.servers.a2a.house import SECONDS, Web, served
+from tests.servers.a2a.test_security import TOKEN, give
 
-TOKEN = "a-token-that-is-long-enough"
 CHIEF = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -54,8 +54,13 @@ async def test_who_may_not_control_adds_and_removes_nobody() -> None:
     async with FakeA2AAgent("1.0") as agent, served() as house, wrapped("codex"):
         web = house.web.at("codex")
         refused = await web.post("/external/discover", {"url": agent.url})
+        assert (refused.status, agent.asked) == (401, [])
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert (await web.ask("DELETE", "/external/agents/echo", None)).status == 401
+        give("ci", "read", "send")
+        refused = await web.post("/external/discover", {"url": agent.url}, **CHIEF)
         assert (refused.status, agent.asked) == (403, [])
-        assert (await web.ask("DELETE", "/external/agents/echo", None)).status == 403
+        assert (await web.ask("DELETE", "/external/agents/echo", None, **CHIEF)).status == 403
 
 
 @pytest.mark.requirement("S-100")
@@ -99,6 +104,12 @@ async def test_what_is_served_here_is_understood_here() -> None:
         assert (await until(reply, SECONDS))["content"] == "seen it"
         sent = await house.peer.ask("mail.send", to="mirror", content="and this")
         await agent.step(await agent.next(), ReceiptState.SEEN)
-        await house.peer.ask("task.cancel", task_id=sent["message"]["id"])
+        second_id = sent["message"]["id"]
+
+        async def taken() -> bool:
+            return bool((await house.peer.ask("task.get", task_id=second_id))["receipt"] == "seen")
+
+        await until(taken, SECONDS)  # before that, nobody knows which task it is there
+        await house.peer.ask("task.cancel", task_id=second_id)
         [there, *_] = await house.peer.ask("task.list", recipient="codex")
         assert (there["state"], agent.interrupts) == ("canceled", 1)

@@ -25,7 +25,7 @@ from bullpen.servers.a2a.addresses import base_url_of, contact_of
 from bullpen.servers.a2a.nesting import is_too_deep
 from bullpen.servers.a2a.operations import SEED, Operation
 from bullpen.servers.a2a.parts import as_seed
-from bullpen.servers.a2a.room import Caller, Room, Scope
+from bullpen.servers.a2a.room import ANONYMOUS, Caller, Room, Scope
 from bullpen.servers.a2a.security import Refused, caller_of
 from bullpen.servers.a2a.shapes import HIGHEST, LOWEST
 from bullpen.servers.a2a.streams import Tails, events
@@ -66,12 +66,19 @@ def route(room: Room, operation: Operation, answer: Answer) -> Route:
     async def handle(request: Request) -> Response:
         try:
             caller = caller_of(request.scope)
-            caller.require(Scope(operation.scope))
+            _require(caller, Scope(operation.scope))
             return await answer(room, caller, request)
         except (RpcError, DaemonUnavailable, RequestTimeout) as error:
             raise refusal_of(error) from error
 
     return Route(operation.path, handle, methods=[operation.method])
+
+
+def _require(caller: Caller, scope: Scope) -> None:
+    """See that the caller may; who showed nothing is told that something is to be shown."""
+    if caller == ANONYMOUS and scope not in caller.scopes:
+        raise Refused(401, f"a token with the scope {scope} is needed", www_authenticate="Bearer")
+    caller.require(scope)
 
 
 # ----------------------------------------------------------------------------------------- sending
