@@ -19,6 +19,7 @@ from bullpen.mail.errors import (
 from bullpen.mail.ledger import Rules
 from bullpen.mail.mailboxes import Mailboxes, Settling
 from bullpen.mail.memory import MemoryMailboxes
+from bullpen.mail.receipts import steps
 from bullpen.mail.sqlite import SqliteMailboxes
 from bullpen.model.deliveries import CommunicationLog, Delivery, Evidence, ReceiptState, TaskQuery
 from bullpen.model.messages import Message, MessageType, Priority, message_size
@@ -72,6 +73,15 @@ async def test_what_is_appended_waits_for_its_recipient(mailboxes: Mailboxes) ->
     assert (delivery.message, delivery.state, delivery.attempt) == (sent, S.QUEUED, 0)
     assert delivery.size == message_size(sent)
     assert await mailboxes.waiting("boss") == ()
+
+
+async def test_what_is_seen_as_it_is_appended_waits_for_nobody(mailboxes: Mailboxes) -> None:
+    appended = await mailboxes.append(message(1), now=T0, seen=SEEN_BY_HOOK)
+    assert [each.state for each in appended.deliveries] == [S.SEEN]
+    assert await mailboxes.deliveries("m1") == appended.deliveries
+    assert await history(mailboxes) == [S.ACCEPTED, S.QUEUED, *steps(S.QUEUED, S.SEEN)]
+    assert await mailboxes.waiting("coder") == ()
+    assert [entry.success for _, entry in await mailboxes.communication()] == [True]
 
 
 async def test_the_same_message_again_is_the_same_message(mailboxes: Mailboxes) -> None:
@@ -843,6 +853,8 @@ async def test_it_tells_how_many_wait_for_whom_and_who_listens_to_what(
     await lease(mailboxes)
     await mailboxes.settle("m2", "coder", S.SEEN, now=T0, evidence=SEEN_BY_HOOK)
     assert await mailboxes.backlog() == {"coder": 2, "writer": 1}
+    assert await mailboxes.backlog("coder") == {"coder": 2}
+    assert await mailboxes.backlog("nobody") == {}
     for topic, agent in (("news", "b"), ("news", "a"), ("games", "c"), ("past", "c")):
         await mailboxes.subscribe(topic, agent)
     await mailboxes.unsubscribe("past", "c")

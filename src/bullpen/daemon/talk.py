@@ -252,7 +252,7 @@ class TalkService:
             )
         else:
             deliveries = await self._office.read(name, limit=limit, seconds=seconds)
-        backlog = (await self._mailboxes.backlog()).get(name, 0)
+        backlog = (await self._mailboxes.backlog(name)).get(name, 0)
         waiting = backlog if request.take else max(backlog - len(deliveries), 0)
         return talk.InboxReply(deliveries, waiting)
 

@@ -63,6 +63,7 @@ class Ledger:
         now: datetime,
         recipients: Iterable[str] | None,
         settling: Settling | None = None,
+        seen: Evidence | None = None,
     ) -> Appended:
         """Keep a message. See `Mailboxes.append`."""
         encoded = encode_message(message)
@@ -82,6 +83,11 @@ class Ledger:
             assert known is not None, "there is one with its id or key"
             return known
         deliveries = tuple(self._deliver(message, name, now, len(encoded)) for name in names)
+        if seen is not None:
+            deliveries = tuple(
+                self._advance(each, _S.SEEN, now, seen) if each.state is _S.QUEUED else each
+                for each in deliveries
+            )
         if settling is not None and answered is not None:
             self._advance(answered, settling.state, now, settling.evidence)
         else:

@@ -94,13 +94,14 @@ class Mailboxes(Protocol):
         now: datetime,
         recipients: Iterable[str] | None = None,
         settling: Settling | None = None,
+        seen: Evidence | None = None,
     ) -> Appended:
         """Keep a message for its recipient, or for all that listen to its topic.
 
         With `recipients` it is for those: a broadcast. The same message again, by its id or by its
         sender's key, changes nothing. A reply settles the receipt of what it answers: as its type
         says, or as `settling` does, and then it is kept only if it does. What settles a receipt is
-        kept also in a mailbox that is full: somebody waits for it.
+        kept also in a mailbox that is full: somebody waits for it. What is `seen` waits for nobody.
 
         Raises:
             IdempotencyConflict: another message had the id or the key.
@@ -271,8 +272,8 @@ class Mailboxes(Protocol):
     async def tasks(self, wanted: TaskQuery, *, limit: int = 500) -> tuple[Delivery, ...]:
         """Return the deliveries of messages that ask for an answer, the newest first."""
 
-    async def backlog(self) -> dict[str, int]:
-        """Return how many messages wait for whom."""
+    async def backlog(self, recipient: str | None = None) -> dict[str, int]:
+        """Return how many messages wait for whom, of everybody or of one."""
 
     async def log_refusal(self, message: Message, error: str, *, now: datetime) -> None:
         """Note a message that was not let through."""

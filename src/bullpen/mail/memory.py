@@ -37,8 +37,9 @@ class MemoryMailboxes(Mailboxes):
         now: datetime,
         recipients: Iterable[str] | None = None,
         settling: Settling | None = None,
+        seen: Evidence | None = None,
     ) -> Appended:
-        return self._ledger.append(message, now, recipients, settling)
+        return self._ledger.append(message, now, recipients, settling, seen)
 
     async def lease(
         self,
@@ -145,8 +146,8 @@ class MemoryMailboxes(Mailboxes):
     async def tasks(self, wanted: TaskQuery, *, limit: int = 500) -> tuple[Delivery, ...]:
         return tuple(self._rows.tasks(wanted, limit))
 
-    async def backlog(self) -> dict[str, int]:
-        return self._rows.backlog()
+    async def backlog(self, recipient: str | None = None) -> dict[str, int]:
+        return self._rows.backlog(recipient)
 
     async def log_refusal(self, message: Message, error: str, *, now: datetime) -> None:
         self._ledger.log_refusal(message, error, now)
@@ -294,8 +295,11 @@ class MemoryRows:
 
         return self._select(is_wanted)[::-1][:limit]
 
-    def backlog(self) -> dict[str, int]:
-        return dict(Counter(each.recipient for each in self._select(_is_queued)))
+    def backlog(self, recipient: str | None) -> dict[str, int]:
+        queued = self._select(_is_queued)
+        return dict(
+            Counter(each.recipient for each in queued if recipient in (None, each.recipient))
+        )
 
     def _select(self, condition: Callable[[Delivery], bool]) -> list[Delivery]:
         return [each for each in self._deliveries.values() if condition(each)]

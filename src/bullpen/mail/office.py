@@ -125,11 +125,16 @@ class PostOffice:
         Raises as `Mailboxes.append` does.
         """
         appended = await self._mailboxes.append(
-            message, now=self._now(), recipients=names, settling=settling
+            message,
+            now=self._now(),
+            recipients=names,
+            settling=settling,
+            # A guest has no mailbox to look into: it asks for the task.
+            seen=_seen_by(message.to_agent) if is_guest(message.to_agent) else None,
         )
         if message.from_agent != USER:
             self._chains.follow(message.id, message.reply_to)
-        if self._is_awaited(message) or is_guest(message.to_agent):
+        if self._is_awaited(message):
             await self.see(message)
         keys = {message.id, *(each.recipient for each in appended.deliveries)}
         self._signals.tell(*keys, *([message.reply_to] if message.reply_to else []))
@@ -334,7 +339,7 @@ class PostOffice:
 
     async def see(self, answer: Message) -> None:
         """Mark an answer as seen by who waited for it; it is not delivered in another way."""
-        evidence = Evidence(answer.to_agent, "waited for it")
+        evidence = _seen_by(answer.to_agent)
         with contextlib.suppress(ImpossibleReceipt, MessageNotFound):  # he has it already
             await self._mailboxes.settle(
                 answer.id, answer.to_agent, ReceiptState.SEEN, now=self._now(), evidence=evidence
@@ -343,6 +348,10 @@ class PostOffice:
     async def answer_to(self, message_id: str) -> Message | None:
         """Return the last answer to a message, if there is one."""
         return last_answer(await self._mailboxes.thread(message_id), message_id)
+
+
+def _seen_by(name: str) -> Evidence:
+    return Evidence(name, "waited for it")
 
 
 def last_answer(thread: Sequence[Message], message_id: str) -> Message | None:

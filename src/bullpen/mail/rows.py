@@ -99,8 +99,8 @@ class Rows(Protocol):
         """Return the deliveries of task requests, the newest first."""
         ...
 
-    def backlog(self) -> dict[str, int]:
-        """Return how many are queued, by recipient."""
+    def backlog(self, recipient: str | None) -> dict[str, int]:
+        """Return how many are queued, by recipient: of all, or of one."""
         ...
 
     def add_receipts(self, number: int, receipts: Sequence[Receipt]) -> None:

@@ -52,9 +52,10 @@ class SqliteMailboxes(Mailboxes):
         now: datetime,
         recipients: Iterable[str] | None = None,
         settling: Settling | None = None,
+        seen: Evidence | None = None,
     ) -> Appended:
         names = None if recipients is None else tuple(recipients)
-        return await self._write(lambda ledger: ledger.append(message, now, names, settling))
+        return await self._write(lambda ledger: ledger.append(message, now, names, settling, seen))
 
     async def lease(
         self,
@@ -171,8 +172,8 @@ class SqliteMailboxes(Mailboxes):
             lambda connection: tuple(MailRows(connection).tasks(wanted, limit))
         )
 
-    async def backlog(self) -> dict[str, int]:
-        return await self._database.read(lambda connection: MailRows(connection).backlog())
+    async def backlog(self, recipient: str | None = None) -> dict[str, int]:
+        return await self._database.read(lambda connection: MailRows(connection).backlog(recipient))
 
     async def log_refusal(self, message: Message, error: str, *, now: datetime) -> None:
         await self._write(lambda ledger: ledger.log_refusal(message, error, now))

@@ -261,12 +261,14 @@ class MailRows:
         where = " AND ".join(conditions)
         return self._select(f"WHERE {where} ORDER BY d.number DESC LIMIT ?", *values, limit)
 
-    def backlog(self) -> dict[str, int]:
-        """Return how many are queued, by recipient."""
+    def backlog(self, recipient: str | None) -> dict[str, int]:
+        """Return how many are queued, by recipient: of all, or of one."""
+        one, names = ("", ()) if recipient is None else (" AND recipient = ?", (recipient,))
         query = (
-            "SELECT recipient, count(*) FROM delivery_v1 WHERE state = 'queued' GROUP BY recipient"
+            f"SELECT recipient, count(*) FROM delivery_v1 WHERE state = 'queued'{one}"  # noqa: S608
+            " GROUP BY recipient"
         )
-        return dict(self._execute(query).fetchall())
+        return dict(self._execute(query, names).fetchall())
 
     def _select(self, rest: str, *values: object) -> list[Delivery]:
         return [_delivery(row) for row in self._execute(_DELIVERY + rest, values)]
