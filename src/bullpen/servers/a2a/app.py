@@ -56,7 +56,7 @@ def agent_routes(
 ) -> list[BaseRoute]:
     """Return the paths of one agent, in every dialect."""
     newest = v1.routes(room, agent, handler=handlers.of(agent), grpc=grpc)
-    return [*seed.routes(room), *external.routes(room), *newest]
+    return [*newest, *seed.routes(room), *external.routes(room)]  # most ask in the newest one
 
 
 class _Agents:

@@ -52,6 +52,7 @@ from bullpen.servers.a2a.v1.card import (
 )
 from bullpen.servers.a2a.v1.handler import CALLER, CONTACT, IS_LOCAL, MAKE_CARD, STREAMS, Handler
 from bullpen.servers.a2a.v1.input import NotJson, check_json, check_query, check_shape, read_json
+from bullpen.servers.a2a.v1.plain import answer_plain, read_plain
 from bullpen.servers.a2a.v1.rules import OURS, Refusal, Rules
 from bullpen.servers.a2a.v1.sse import begun, events_of
 
@@ -212,6 +213,10 @@ class _Binding(DefaultServerCallContextBuilder):
             try:
                 _check_type(request)
                 body = await read_json(request)
+                plain = read_plain(body, request.headers.get("a2a-version", ""))
+                if plain is not None:
+                    context = self.build(request)
+                    return JSONResponse(await answer_plain(plain, self._handler, context))
                 method = body.get("method") if isinstance(body, dict) else None
                 check_json(body, status=_status_of(body) if method == "ListTasks" else None)
                 _check_params(body)
