@@ -47,7 +47,10 @@ async def serve_http(client: Client, tools: Tools, paths: Paths, port: int) -> N
     """
     with contextlib.ExitStack() as stack:
         token = await asyncio.to_thread(_token, paths.mcp_token)
-        listening = stack.enter_context(socket.socket())
+        # Of a socket whose protocol is not named asyncio does not know that it is TCP, and lets
+        # Nagle's algorithm hold back the end of each answer for 40 ms.
+        tcp = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening = stack.enter_context(socket.socket(*tcp))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
         listening.listen(BACKLOG)
