@@ -662,6 +662,7 @@ _TERMINAL = {
     "a2a:bad-input": "Whatever is sent is answered as the protocol has it, and others are served.",
     "a2a:deaths": "Who follows a task is told that its agent died, and who left is let go of.",
     "a2a:deltas": "What an agent says is streamed as it says it, and the stream has its answer.",
+    "a2a:approval": "What an agent asks is told; who may control answers it, and nobody else.",
     "a2a:ports": "An agent's port is served by the daemon there is, and held without one.",
     "a2a:clients": "The official clients of A2A 1.0 and 0.3, and Synapse, talk to agents of ours.",
     "a2a:grpc": "An agent is served by gRPC, to the same people, where its card says so.",

@@ -16,7 +16,16 @@ from msgspec import Meta
 from bullpen.model.states import Activity, Provider
 from bullpen.terminal.rules.errors import RuleError, UnknownRegionError
 
-__all__ = ["Clause", "Program", "PromptShape", "PromptState", "ProviderRules", "Rule", "Versions"]
+__all__ = [
+    "Answers",
+    "Clause",
+    "Program",
+    "PromptShape",
+    "PromptState",
+    "ProviderRules",
+    "Rule",
+    "Versions",
+]
 
 REGIONS: Mapping[str, str] = {
     "screen": "every line",
@@ -194,6 +203,28 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
             compile_pattern(text)
 
 
+class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """How a program's dialogs are answered: by choosing one of their numbered choices.
+
+    `choice` is a regular expression for the line of a choice, with the groups `number`, `label`
+    and `mark`, which is there if Enter would take it. The others are patterns of labels: what they
+    match means yes, or yes and always, or no. One that several choices match means none of them.
+    """
+
+    choice: str
+    yes: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+    no: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        groups = compile_regex(self.choice, "choice").groupindex
+        for name in ("mark", "number", "label"):
+            if name not in groups:
+                raise RuleError(f"choice: it has no group named {name}")
+        for text in (*self.yes, *self.always, *self.no):
+            compile_pattern(text)
+
+
 class ProviderRules(msgspec.Struct, frozen=True, dict=True):
     """All that is known of one provider's screens."""
 
@@ -206,6 +237,8 @@ class ProviderRules(msgspec.Struct, frozen=True, dict=True):
     """The first line of anything the program says."""
     dialog: str = ""
     """The line that opens a dialog."""
+    answers: Answers | None = None
+    """How dialogs are answered; None if nobody but who sees them can."""
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from bullpen.model.states import Provider
 from bullpen.terminal.rules.errors import RuleError, RuleFileError
-from bullpen.terminal.rules.format import Program, PromptShape, ProviderRules, Rule
+from bullpen.terminal.rules.format import Answers, Program, PromptShape, ProviderRules, Rule
 
 __all__ = ["load_rules", "parse_rules", "shipped_rules", "user_directory"]
 
@@ -29,6 +29,7 @@ _TABLES: dict[str, Any] = {
     "turn": str,
     "item": str,
     "dialog": str,
+    "answers": Answers,
 }
 
 
