@@ -164,14 +164,22 @@ class Tui:
         return True
 
     def approve(self) -> bool:
-        choices = (" ❯ 1. Yes", "   2. No", "", " Esc to cancel")
-        self.paint(
-            dialog=(" Bash command", "", "   make", "", " Do you want to proceed?", *choices)
-        )
+        labels = ("Yes", "Yes, and don't ask again for make", "No")
+        marked = 0
         while True:
-            if keys := self.read(5):
-                self.note(f"decided {keys!r}")
-                return keys[0] in "1\r"
+            marks = ["❯" if place == marked else " " for place in range(len(labels))]
+            choices = [
+                f" {mark} {number}. {label}"
+                for number, (mark, label) in enumerate(zip(marks, labels, strict=True), 1)
+            ]
+            asked = (" Bash command", "", "   make", "", " Do you want to proceed?")
+            self.paint(dialog=(*asked, *choices, "", " Esc to cancel"))
+            keys = self.read(5)
+            if keys in ("\x1b[A", "\x1b[B"):
+                marked = (marked + (1 if keys == "\x1b[B" else -1)) % len(labels)
+            elif keys:
+                self.note(f"decided {keys!r} at {labels[marked]}")
+                return keys[0] == "1" or (keys[0] == "\r" and marked < 2)
 
 
 def main() -> None:

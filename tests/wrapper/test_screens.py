@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from bullpen.api.wrapping import PressKeys, ReadTerminal, WrapperInterrupt
+import pytest
+
+from bullpen.api.wrapping import AnswerDialog, PressKeys, ReadTerminal, WrapperInterrupt
 from bullpen.model.states import Activity
 from tests.wrapper.rooms import read, room, tui
 
@@ -51,6 +53,46 @@ async def test_a_dialog_is_not_typed_into_and_the_turn_goes_on_behind_it(home: P
         assert "decided" not in await read(log)
         await glass.type("1")
         assert (await daemon.answer("m1:1")).text == "You said: ask"
+
+
+@pytest.mark.requirement("a2a:approval")
+@pytest.mark.parametrize(
+    ("said", "taken", "end"),
+    [
+        ("yes", "Yes", "prompt_back"),
+        ("Always", "Yes, and don't ask again for make", "prompt_back"),
+        ("3", "No", "interrupted"),
+    ],
+    ids=["yes", "always", "number"],
+)
+async def test_a_dialog_is_answered_by_choosing_what_is_meant(
+    home: Path, said: str, taken: str, end: str
+) -> None:
+    log = home / "tui.log"
+    async with room(home) as place, place.wrapped(tui("--log", str(log))):
+        daemon = place.daemon
+        await daemon.until_ready()
+        assert (await daemon.inject("ask", "m1:1")).outcome == "submitted"
+        await daemon.until(lambda: daemon.states[-1].dialog is not None)
+        asked = daemon.states[-1].dialog
+        assert asked is not None
+        assert asked.text.split("\n")[:3] == ["Bash command", "make", "Do you want to proceed?"]
+        assert asked.answers[:3] == ("yes", "always", "no")
+        for dialog_id, text, outcome in (
+            ("another", said, "not_asked"),
+            (asked.id, "yes please, and rm -rf", "not_understood"),
+            (asked.id, "4", "not_understood"),
+        ):
+            reply = await daemon.ask(AnswerDialog(dialog_id, text))
+            assert reply.outcome == outcome
+        assert "\\x1b[B" not in await read(log)
+        reply = await daemon.ask(AnswerDialog(asked.id, said))
+        assert (reply.outcome, reply.answered) == ("answered", taken)
+        assert f"decided '\\r' at {taken}\n" in await read(log)
+        assert (await daemon.answer("m1:1")).how == end
+        assert daemon.states[-1].dialog is None
+        again = await daemon.ask(AnswerDialog(asked.id, said))
+        assert again.outcome == "not_asked"
 
 
 async def test_an_interrupted_turn_and_one_refused_for_usage_have_no_answer(home: Path) -> None:

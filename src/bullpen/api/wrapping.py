@@ -12,9 +12,12 @@ import msgspec
 
 from bullpen.connection import TypedNotification, TypedRequest
 from bullpen.model.deliveries import Evidence, ReceiptState
+from bullpen.model.dialogs import Dialog
 from bullpen.model.states import Activity, Provider
 
 __all__ = [
+    "AnswerDialog",
+    "AnswerDialogReply",
     "Answered",
     "Attempt",
     "InjectMessage",
@@ -108,6 +111,8 @@ class WrapperState(TypedNotification):
     """By what it is known: the rule, the idle pattern, silence."""
     title: str = ""
     output_end: int = 0
+    dialog: Dialog | None = None
+    """What it asks its user, if its screen shows that."""
 
 
 class StepTaken(TypedNotification):
@@ -183,6 +188,24 @@ class PressKeys(TypedRequest[bool]):
 
     METHOD = "wrapper.keys"
     data: bytes
+
+
+class AnswerDialogReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an answer."""
+
+    outcome: str
+    """`answered`; `not_asked` (it asks this no more, and nothing was decided); `not_understood`
+    (nothing was typed); `unsure` (it was typed, and the dialog is still there); `ended`."""
+    answered: str = ""
+    """Which choice was taken."""
+
+
+class AnswerDialog(TypedRequest[AnswerDialogReply]):
+    """To the wrapper: answer a dialog, if it is still the same."""
+
+    METHOD = "wrapper.answer"
+    dialog_id: str
+    text: str
 
 
 class TerminalText(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from bullpen.api.wrapping import WrapperState
 from bullpen.errors import BullpenError
 from bullpen.terminal.pty import PtyClosed
 from bullpen.wrapper.addressing import Addressing
+from bullpen.wrapper.answering import Answering
 from bullpen.wrapper.attach import Attachments
 from bullpen.wrapper.attempts import AttemptBook
 from bullpen.wrapper.following import Follower
@@ -70,6 +71,7 @@ class Duties:
             tell=self._follower.tell,
             follow=self._follower.follow,
         )
+        self.answering = Answering(self.watch, self.injector.press)
         self._notices = Notices(self.watch)
         self.addressing = Addressing(
             self.watch,
@@ -189,6 +191,7 @@ class Duties:
                 prompt=reading.prompt,
                 why=reading.why,
                 title=reading.title,
+                dialog=self.watch.asked,
             )
             is_new = state != told or not self._is_told
             if is_new and self._link.is_open:

@@ -101,6 +101,11 @@ class Injector:
         if work:
             await asyncio.wait(work)
 
+    async def press(self, data: bytes) -> None:
+        """Press keys, and no message meanwhile."""
+        async with self._one:
+            await self._write(data)
+
     def note_keys(self, data: bytes) -> None:
         """Somebody pressed keys: perhaps those that interrupt a turn."""
         if self.turn is not None and (data == ESCAPE or CONTROL_C in data):

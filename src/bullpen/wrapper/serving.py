@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bullpen.api.wrapping import (
+    AnswerDialog,
+    AnswerDialogReply,
     InjectMessage,
     InjectReply,
     PressKeys,
@@ -44,6 +46,7 @@ class Serving:
             .on_request(InjectMessage, self._inject)
             .on_request(WrapperInterrupt, self._interrupt)
             .on_request(PressKeys, self._press)
+            .on_request(AnswerDialog, self._answer)
             .on_request(ReadTerminal, self._read)
             .on_request(StopProgram, self._end)
         )
@@ -71,6 +74,10 @@ class Serving:
         except PtyClosed:
             return False
         return True
+
+    async def _answer(self, request: AnswerDialog, _: Context) -> AnswerDialogReply:
+        duties = await asyncio.shield(self.duties)
+        return await duties.answering.answer(request)
 
     def _read(self, request: ReadTerminal, _: Context) -> TerminalText:
         context = self._terminal.context

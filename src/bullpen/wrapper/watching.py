@@ -2,9 +2,12 @@
 
 import asyncio
 
+from bullpen.model.dialogs import Dialog
 from bullpen.model.states import Activity
+from bullpen.terminal.dialogs import ScreenDialog, read_dialog
 from bullpen.terminal.injection import Sight, is_leftover
 from bullpen.terminal.rules.engine import Verdict
+from bullpen.terminal.rules.screen import Screen
 from bullpen.wrapper.pulse import Pulse
 from bullpen.wrapper.reading import LineReader, Reading, ScreenReader
 from bullpen.wrapper.status import Status
@@ -35,6 +38,9 @@ class Watch:
         self._verdict: Verdict | None = None
         self._box = ""
         self._lines: tuple[str, ...] = ()
+        self.dialog: ScreenDialog | None = None
+        """What is asked on the screen, if something is."""
+        self._dialogs = 0
         self._is_stale = False
         self._seconds = LOOK_SECONDS if isinstance(reader, ScreenReader) else LINE_LOOK_SECONDS
 
@@ -82,8 +88,25 @@ class Watch:
             if screen.lines != self._lines:
                 self._lines = screen.lines
                 self.changed_at = self._loop.time()
+            self._see_dialog(reading, screen)
             self._take(reading)
         return self.reading
+
+    def _see_dialog(self, reading: Reading, screen: Screen) -> None:
+        assert isinstance(self.reader, ScreenReader)
+        before, rules = self.dialog, self.reader.rules
+        is_asking = reading.activity.is_waiting and rules is not None
+        self.dialog = read_dialog(screen, rules) if is_asking and rules is not None else None
+        if self.dialog is not None and (before is None or before.key != self.dialog.key):
+            self._dialogs += 1  # the same question, asked again, is another
+
+    @property
+    def asked(self) -> Dialog | None:
+        """What is asked on the screen, for those who do not see it."""
+        if self.dialog is None:
+            return None
+        dialog_id = f"{self.dialog.key}-{self._dialogs}"
+        return Dialog(id=dialog_id, text=self.dialog.text, answers=self.dialog.answers)
 
     def look_again(self) -> Reading:
         """Look, if something was written since the last time."""
