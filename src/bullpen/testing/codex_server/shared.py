@@ -21,8 +21,9 @@ from typing import Any, ClassVar, Self
 
 from bullpen.agents.providers.codex.hearing import takes_nothing
 from bullpen.connection import Connection, Context, RpcError, listen
+from bullpen.errors import BullpenError
 from bullpen.jsonrpc.codec import decode_frame
-from bullpen.jsonrpc.wire import Message, Notification, Request, decode_value
+from bullpen.jsonrpc.wire import Message, Notification, Request, Response, decode_value
 
 __all__ = ["SharedCodex"]
 
@@ -171,9 +172,26 @@ class SharedCodex:
         turn_id = self._turns[thread_id][-1]["id"]
         self.set_status(thread_id, {"type": "active", "activeFlags": ["waitingOnApproval"]})
         params = {"threadId": thread_id, "turnId": turn_id, "command": command}
+        self.ask(thread_id, "item/commandExecution/requestApproval", params)
+
+    def ask(self, thread_id: str, method: str, params: dict[str, Any]) -> None:
+        """Ask everybody who joined; who answers is told that he was heard."""
         for peer in self._joined.get(thread_id, []):
-            asking = peer.request("item/commandExecution/requestApproval", params, timeout=None)
-            self.questions.append(asyncio.ensure_future(asking))
+            asked = {"itemId": f"item-{next(self._numbers)}", **params}
+            self.questions.append(asyncio.ensure_future(self._ask(peer, method, asked)))
+
+    async def _ask(self, peer: Connection, method: str, params: dict[str, Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Response | BullpenError] = loop.create_future()
+        request_id = peer.send_request(method, params, answered.set_result)
+        response = await answered
+        if isinstance(response, BullpenError):
+            raise response
+        thread_id = params["threadId"]
+        told = {"threadId": thread_id, "requestId": request_id}
+        peer.send_notification("serverRequest/resolved", told)
+        self.set_status(thread_id, ACTIVE)
+        return decode_value(response.result)
 
     def is_running(self, thread_id: str) -> bool:
         """Whether a turn runs in a thread."""

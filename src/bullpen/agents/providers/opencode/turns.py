@@ -65,8 +65,8 @@ class SessionReader:
     """Reads the sessions of one server."""
 
     def __init__(self) -> None:
-        self.dialogs: dict[str, None] = {}
-        """What is asked of the user just now."""
+        self.dialogs: dict[str, dict[str, Any]] = {}
+        """What is asked of the user just now, by the ids of that."""
         self.last_used = ""
         """The session in which the user said something last."""
         self.sessions: dict[str, dict[str, Any]] = {}
@@ -93,16 +93,15 @@ class SessionReader:
         known = mapping(statuses)
         busy = (each for each, status in known.items() if mapping(status).get("type") != "idle")
         self._busy = dict.fromkeys(busy)
-        self.dialogs = dict.fromkeys(
-            filter(None, (text(mapping(each).get("id")) for each in dialogs))
-        )
+        asked = [mapping(each) for each in dialogs]
+        self.dialogs = {text(each.get("id")): each for each in asked if text(each.get("id"))}
 
     def hear(self, event: object) -> list[TurnNews]:
         """Take an event; return what is new in it."""
         kind, said = text(mapping(event).get("type")), mapping(mapping(event).get("properties"))
         session_id = text(said.get("sessionID"))
         if kind in _ASKED:
-            _note(self.dialogs, text(said.get("id")))
+            _note(self.dialogs, text(said.get("id")), said)
         elif kind in _ANSWERED:
             self.dialogs.pop(text(said.get("requestID")), None)
         elif kind in ("session.created", "session.updated"):
