@@ -11,6 +11,7 @@ from bullpen.api.errors import ApiError
 from bullpen.api.runtime import Paths
 from bullpen.connection import Connection, Context, SocketTransport
 from bullpen.model.deliveries import Evidence, ReceiptState
+from bullpen.model.dialogs import Dialog
 from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity, Provider
 
@@ -30,6 +31,9 @@ class ScriptedWrapper:
         self.reads = asyncio.Event()
         self.stopped = asyncio.Event()
         self.replies: list[wrapping.InjectReply] = []
+        self.answers: list[wrapping.AnswerDialog] = []
+        """How its dialogs were answered; `outcome` becomes of each."""
+        self.outcome = "answered"
         self.is_broken = False
         """Whether it fails to say what its terminal shows."""
         self.connection: Connection
@@ -44,6 +48,7 @@ class ScriptedWrapper:
             .on_request(wrapping.InjectMessage, self._inject)
             .on_request(wrapping.WrapperInterrupt, self._interrupt)
             .on_request(wrapping.PressKeys, self._press)
+            .on_request(wrapping.AnswerDialog, self._answer)
             .on_request(wrapping.ReadTerminal, self._read)
             .on_request(wrapping.StopProgram, self._stop)
         )
@@ -65,7 +70,12 @@ class ScriptedWrapper:
         await self.tell(Activity.IDLE)
 
     async def tell(
-        self, activity: Activity, *, is_ready: bool | None = None, prompt: str = ""
+        self,
+        activity: Activity,
+        *,
+        is_ready: bool | None = None,
+        prompt: str = "",
+        dialog: Dialog | None = None,
     ) -> None:
         is_idle = activity is Activity.IDLE
         await self.connection.notify(
@@ -74,6 +84,7 @@ class ScriptedWrapper:
                 status="IDLE" if is_idle else "BUSY",
                 is_ready=is_idle if is_ready is None else is_ready,
                 prompt=prompt,
+                dialog=dialog,
             )
         )
 
@@ -110,6 +121,14 @@ class ScriptedWrapper:
     def _press(self, request: wrapping.PressKeys, _: Context) -> bool:
         self.keys += request.data
         return True
+
+    async def _answer(
+        self, request: wrapping.AnswerDialog, _: Context
+    ) -> wrapping.AnswerDialogReply:
+        if self.outcome == "answered":
+            self.answers.append(request)
+            await self.tell(Activity.RUNNING)
+        return wrapping.AnswerDialogReply(outcome=self.outcome)
 
     def _read(self, *_: object) -> wrapping.TerminalText:
         if self.is_broken:

@@ -12,11 +12,13 @@ import msgspec
 
 from bullpen.connection import TypedNotification, TypedRequest
 from bullpen.model.deliveries import CommunicationLog, Delivery, Receipt
+from bullpen.model.dialogs import Dialog
 from bullpen.model.messages import Message, MessageType
 from bullpen.model.states import Activity, Provider
 from bullpen.model.tasks import Task, TaskState
 
 __all__ = [
+    "AnswerAgent",
     "AwaitWake",
     "CancelTask",
     "CommunicationEntry",
@@ -31,6 +33,7 @@ __all__ = [
     "ListTopics",
     "MailTrace",
     "ReadCommunication",
+    "ReadDialog",
     "ReadInbox",
     "ReadOutput",
     "ReadOutputReply",
@@ -369,6 +372,28 @@ class InterruptAgent(TypedRequest[bool]):
 
     METHOD = "agent.interrupt"
     agent: str
+    secret: str = ""
+
+
+class ReadDialog(TypedRequest[Dialog | None]):
+    """What an agent asks its user, and waits for; nothing if that is not known."""
+
+    METHOD = "agent.dialog"
+    agent: str
+
+
+class AnswerAgent(TypedRequest[Dialog]):
+    """Answer what an agent asks its user, if it still does; the answer is what was asked.
+
+    Only a person may, or who was given a token for it.
+    """
+
+    METHOD = "agent.answer"
+    agent: str
+    text: str
+    """`yes`, `no`, `always`, a number, or the words of a choice: one of the dialog's `answers`."""
+    dialog_id: str = ""
+    """Only if it is this one that is asked; empty for whichever is."""
     secret: str = ""
 
 

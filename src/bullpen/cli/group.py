@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "COMPLETE_VARIABLE", "bullpen", "run"]
 COMMANDS = {
     "a2a": "Say where A2A peers reach your agents, and let them in.",
     "alerts": "List what an operator should know, or acknowledge it.",
+    "answer": "Answer what an agent asks in its terminal.",
     "ask": "Ask an agent something, and print its answer.",
     "attach": "Show a wrapped agent in this terminal, and type to it.",
     "completions": "Print what makes bash, zsh or fish complete our commands.",

@@ -22,6 +22,7 @@ from bullpen.api.settings import MailSettings
 from bullpen.connection import Context
 from bullpen.daemon.callers import Callers
 from bullpen.daemon.contacts import Contacts
+from bullpen.daemon.dialogs import Dialogs
 from bullpen.daemon.doors.pty import PtyDoor, attempt_id
 from bullpen.daemon.elsewhere import Elsewhere
 from bullpen.daemon.identity import IdentityBook
@@ -33,6 +34,7 @@ from bullpen.daemon.wrappers import (
     Wrappers,
 )
 from bullpen.errors import BullpenError
+from bullpen.mail.asked import Asked
 from bullpen.mail.courier import Courier
 from bullpen.mail.ledger import Rules
 from bullpen.mail.mailboxes import Appended, Mailboxes, Settling
@@ -118,6 +120,7 @@ class Post:
             on_attempts=self._take_attempts,
             on_step=self._take_step,
             on_answered=self._take_answer,
+            on_dialog=lambda wrapper: self.changed([wrapper.name]),
         )
         self.elsewhere = Elsewhere(paths, now)
         self.contacts = Contacts(
@@ -146,8 +149,10 @@ class Post:
             now=now,
             new_id=self._new_id,
         )
+        self._asked = Asked(self.mailboxes, self.signals, now=now)
         door = PtyDoor(self.wrappers, start_seconds=self.timeouts.start)
         self.courier.add_door(door)
+        self.dialogs = Dialogs(self.wrappers, lambda name: self.changed([name]))
         self.sayings = Sayings()
         self.on_said: Callable[[str, Piece], None] = lambda *_: None
         """Told what is said while a task is worked on, by the task's id."""
@@ -314,8 +319,12 @@ class Post:
         )
         logger.debug("%s says: %s", message.id, message.content)
         is_answer = outcome_of_reply(message.type) is not None or asks(message)
+        current = self.working_on(message.from_agent)
+        is_begun = current is not None and current.id == message.reply_to and not current.reply_to
         if message.reply_to and is_answer:
             self.courier.answered(message.reply_to, message.from_agent)
+        if message.reply_to and not is_begun:  # else there is nothing that went on with it
+            self.courier.outcomes.begin_work(message.from_agent, self._asked.note(message))
         for name in names:
             self.wake(name)
 

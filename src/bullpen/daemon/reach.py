@@ -64,6 +64,8 @@ class Reach:
             on_change=lambda name: post.changed([name]),
             thread_of=self._thread_of,
         )
+        post.dialogs.add(self._opencode)
+        post.dialogs.add(self._codex)
         doors = (self._wake, self._drain, self._codex, self._opencode, self._tmux, self._external)
         for door in doors:
             post.courier.add_door(door)
@@ -127,7 +129,7 @@ class Reach:
         if wrapper is not None and wrapper.exact is not activity:
             wrapper.exact = activity
             self._post.wrapper_changed(wrapper)
-        self._post.wake(agent)
+        self._post.changed([agent])  # perhaps it asks something else
 
     def _unwrapped_pane(self, agent: str) -> PaneState | None:
         if self._post.wrappers.find(agent) is not None:

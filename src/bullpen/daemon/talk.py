@@ -20,9 +20,10 @@ from bullpen.mail.errors import MailError, MessageNotFound, RecipientUnknown, Ta
 from bullpen.mail.mailboxes import Story
 from bullpen.mail.office import Draft
 from bullpen.mail.policy import USER, Authority, is_guest
-from bullpen.mail.tasks import states_of, task_of
+from bullpen.mail.tasks import states_of, task_of, turns_of
 from bullpen.mail.timeouts import answer_timeout
 from bullpen.model.deliveries import Delivery, Evidence, ReceiptState, TaskQuery
+from bullpen.model.dialogs import Dialog
 from bullpen.model.messages import Message, MessageType
 from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity
@@ -82,6 +83,8 @@ class TalkService:
             talk.CancelTask: self._cancel,
             talk.WatchTasks: self._watch_tasks,
             talk.InterruptAgent: self._interrupt,
+            talk.ReadDialog: self._dialog,
+            talk.AnswerAgent: self._answer,
             talk.SendKeys: self._keys,
             talk.StopAgent: self._stop,
             talk.ReadOutput: self._output,
@@ -354,12 +357,19 @@ class TalkService:
         delivery = story.delivery
         name, message = delivery.recipient, delivery.message
         current = self._post.working_on(name)
-        is_current = current is not None and current.id == message.id
+        turns = turns_of(message, story.thread)
+        is_current = current is not None and any(each.id == current.id for each in turns)
+        activity = self._contacts.activity(name) if is_current else Activity.UNKNOWN
+        if activity.is_waiting and not self._post.dialogs.is_open(name):
+            activity = Activity.RUNNING
+        elif is_current and not activity.is_waiting:
+            self._post.dialogs.note_working(name)
         return task_of(
             delivery,
             story.receipts,
             story.thread,
-            activity=self._contacts.activity(name) if is_current else Activity.UNKNOWN,
+            activity=activity,
+            dialog=self._post.dialogs.of(name) if activity.is_waiting else None,
             position=story.position,
             holding=self._holding(delivery),
         )
@@ -408,6 +418,25 @@ class TalkService:
         if self._contacts.activity(name).is_waiting:
             why = f"{name} waits for a decision, which an interruption would be; it is a person's"
         raise ApiError(Reason.AGENT_UNREACHABLE, why, agent_id=name)
+
+    async def _dialog(self, request: talk.ReadDialog, _: Context) -> Dialog | None:
+        return self._post.dialogs.of(self._known(request.agent))
+
+    async def _answer(self, request: talk.AnswerAgent, context: Context) -> Dialog:
+        who = await self._post.who(request.secret, context)
+        is_trusted = not request.secret and self._post.callers.is_boss(context.connection)
+        if self._post.policy.authority(who) < Authority.HUMAN and not is_trusted:
+            raise ApiError(
+                Reason.NOT_PERMITTED,
+                f"{who} may not answer what an agent asks its user: that is for a person, or for "
+                "who was given a token that may control",
+                agent_id=who,
+                needed="control",
+            )
+        name = self._known(request.agent)
+        dialog = await self._post.dialogs.answer(name, request.text, request.dialog_id)
+        logger.info("%s answered %r to %s, which asked: %s", who, request.text, name, dialog.text)
+        return dialog
 
     async def _keys(self, request: talk.SendKeys, context: Context) -> bool:
         await self._require(Authority.HUMAN, request.secret, context, "press keys for others")

@@ -37,6 +37,7 @@ from bullpen.connection import (
 )
 from bullpen.daemon.identity import IdentityBook
 from bullpen.mail.policy import GUEST, USER
+from bullpen.model.dialogs import Dialog
 from bullpen.model.events import SESSION_ENDED, activity_event
 from bullpen.model.observations import Observation, Origin
 from bullpen.model.reasons import Reason
@@ -53,6 +54,8 @@ ANSWER_SECONDS = 5.0
 RETURN_SECONDS = 60.0  # a wrapper that lost us comes back within a few
 LONGEST_NAME = 64
 LONGEST_TITLE = 1000  # characters of what a wrapper says of a screen; it is kept, and shown
+LONGEST_DIALOG = 4000
+MOST_ANSWERS = 50
 OUR_NAMES = frozenset({USER, GUEST, "bullpen", "mailbox", "all"})
 
 
@@ -141,6 +144,7 @@ class Wrappers:
         on_attempts: Callable[[Wrapper, tuple[Attempt, ...]], Awaitable[None]],
         on_step: Callable[[Wrapper, StepTaken], Awaitable[None]],
         on_answered: Callable[[Wrapper, Answered], Awaitable[None]],
+        on_dialog: Callable[[Wrapper], None] = lambda _: None,
     ) -> None:
         self._identities = identities
         self._directory = directory
@@ -150,6 +154,7 @@ class Wrappers:
         self._on_attempts = on_attempts
         self._on_step = on_step
         self._on_answered = on_answered
+        self._on_dialog = on_dialog
         self._known: dict[str, Wrapper] = {}
         self._registering = asyncio.Lock()
 
@@ -249,7 +254,7 @@ class Wrappers:
     def state(self, told: WrapperState, context: Context) -> None:
         """Take what the program is doing."""
         wrapper = self._of(context)
-        wrapper.was_ready |= told.is_ready
+        asked, wrapper.was_ready = wrapper.state.dialog, wrapper.was_ready or told.is_ready
         wrapper.state = WrapperState(
             activity=told.activity,
             status=told.status[:LONGEST_TITLE],
@@ -258,8 +263,11 @@ class Wrappers:
             why=told.why[:LONGEST_TITLE],
             title=told.title[:LONGEST_TITLE],
             output_end=told.output_end,
+            dialog=_modest(told.dialog),
         )
         self._on_change(wrapper)
+        if asked != wrapper.state.dialog:
+            self._on_dialog(wrapper)
 
     async def step(self, told: StepTaken, context: Context) -> None:
         """Take a step of typing a message."""
@@ -306,6 +314,17 @@ def sighting(wrapper: Wrapper, event_id: str, now: datetime) -> Observation:
             tmux_pane=wrapper.said.tmux_pane,
             tmux_socket=wrapper.said.tmux.rsplit(",", 2)[0],
         ),
+    )
+
+
+def _modest(dialog: Dialog | None) -> Dialog | None:
+    """Return what is asked, no longer than anybody needs it."""
+    if dialog is None:
+        return None
+    return Dialog(
+        id=dialog.id[:LONGEST_NAME],
+        text=dialog.text[:LONGEST_DIALOG],
+        answers=tuple(each[:LONGEST_TITLE] for each in dialog.answers[:MOST_ANSWERS]),
     )
 
 

@@ -111,9 +111,9 @@ class Outcomes:
             is_its = turn.prompt is not None and is_about(turn.prompt, in_hand.message)
             if is_its:
                 in_hand.turn_id = turn.turn_id  # at once: what is said next is said of it
-            self._spawn(agent, self._hear(agent, in_hand, turn, is_its=is_its))
+            self.begin_work(agent, self._hear(agent, in_hand, turn, is_its=is_its))
 
-    def _spawn(self, agent: str, work: Coroutine[Any, Any, None]) -> None:
+    def begin_work(self, agent: str, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside an agent's worker; what befalls it is nobody else's business."""
 
         async def guarded() -> None:
@@ -170,7 +170,7 @@ class Outcomes:
     def _believe(self, agent: str, in_hand: InHand) -> None:
         """Take what was seen for true, now that nothing better has come."""
         if self.in_hand.get(agent) is in_hand and in_hand.seen_end is not None:
-            self._spawn(agent, self.end(agent, in_hand, in_hand.seen_end))
+            self.begin_work(agent, self.end(agent, in_hand, in_hand.seen_end))
 
     async def end(self, agent: str, in_hand: InHand, turn: Turn) -> None:
         """Keep the answer that an end is, and let the agent have its next message.

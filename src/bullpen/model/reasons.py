@@ -57,6 +57,7 @@ class Reason(IntEnum):
     NOT_PERMITTED = -32068
     AGENT_UNREACHABLE = -32069
     TASK_OVER = -32070
+    NOT_ASKED = -32071
 
     @property
     def word(self) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from bullpen.model.deliveries import ReceiptState
+from bullpen.model.dialogs import Dialog
 from bullpen.model.messages import Message
 
 __all__ = ["Task", "TaskState"]
@@ -49,13 +50,23 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
     answers: tuple[Message, ...] = ()
     """What the agent replied, oldest first: progress too, and the answer last."""
+    went_on: tuple[Message, ...] = ()
+    """What was said after the agent had asked something: what it was answered, and its replies."""
     reason: str = ""
     """Why it waits, failed or was cancelled, in words."""
+    dialog: Dialog | None = None
+    """What the agent asks its user meanwhile, if it waits for that."""
     position: int | None = None
     """Its place in the queue, the next being 1; None if it does not wait."""
 
     @property
+    def next_turn(self) -> str:
+        """The message that answered what the agent asked; empty if there is none."""
+        return next((each.id for each in self.went_on if each.from_agent != self.recipient), "")
+
+    @property
     def text(self) -> str:
         """The answer, without what was said on the way to it."""
-        final = [each for each in self.answers if each.type not in ("progress", "ping")]
+        later = [each for each in self.went_on if each.from_agent == self.recipient]
+        final = [each for each in (*self.answers, *later) if each.type not in ("progress", "ping")]
         return final[-1].content if final else ""

@@ -11,6 +11,7 @@ import pytest
 from bullpen.daemon.doors.codex import CodexDoor
 from bullpen.mail.doors import Door, Handed, Handover, Rung
 from bullpen.model.deliveries import ReceiptState
+from bullpen.model.dialogs import Answered
 from bullpen.model.states import Activity
 from bullpen.model.turns import TurnEnd
 from bullpen.testing.codex_server.shared import SharedCodex
@@ -208,6 +209,48 @@ async def test_what_codex_asks_its_user_is_never_answered_not_even_by_leaving(ho
         await asyncio.wait([question], timeout=20)
         with pytest.raises(Exception, match=r"closed|gone|lost"):  # nobody is left to answer it
             question.result()
+
+
+@pytest.mark.requirement("a2a:approval")
+@pytest.mark.parametrize(("said", "decision"), [("yes", "accept"), ("Deny", "decline")])
+async def test_what_codex_asks_is_answered_by_its_own_request_as_a_person_says(
+    home: Path, said: str, decision: str
+) -> None:
+    async with opened(home) as (codex, door, ear):
+        await ear.hand_over(door, "go")
+        await eventually(lambda: joined(codex))
+        assert door.dialog(AGENT) is None
+        codex.ask_approval("t1", "touch x")
+        await eventually(lambda: door.dialog(AGENT) is not None)
+        asked = door.dialog(AGENT)
+        assert asked is not None
+        assert asked.text == "Would you like to run the following command?\n$ touch x"
+        assert asked.answers == ("yes", "no")
+        assert await door.answer_dialog(AGENT, "another", said) is Answered.NOT_ASKED
+        assert await door.answer_dialog(AGENT, asked.id, "hm") is Answered.NOT_UNDERSTOOD
+        [question] = codex.questions
+        assert not question.done()
+        assert await door.answer_dialog(AGENT, asked.id, said) is Answered.DONE
+        assert await question == {"decision": decision}
+        assert await door.answer_dialog(AGENT, asked.id, said) is Answered.NOT_ASKED
+        await ear.until(lambda: door.is_open(AGENT) == WORKING)
+        assert door.dialog(AGENT) is None
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_a_question_that_was_answered_in_the_terminal_is_asked_no_more(home: Path) -> None:
+    async with opened(home) as (codex, door, ear):
+        await ear.hand_over(door, "go")
+        await eventually(lambda: joined(codex))
+        codex.ask_approval("t1", "touch x")
+        await eventually(lambda: door.dialog(AGENT) is not None)
+        asked = door.dialog(AGENT)
+        assert asked is not None
+        codex.end("t1", "interrupted")
+        await ear.until(lambda: not door.is_open(AGENT))
+        assert await door.answer_dialog(AGENT, asked.id, "yes") is Answered.NOT_ASKED
+        [question] = codex.questions
+        assert not question.done()
 
 
 async def test_a_turn_that_the_user_began_is_told_from_its_beginning(home: Path) -> None:

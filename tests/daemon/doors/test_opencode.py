@@ -10,6 +10,7 @@ import pytest
 from bullpen.daemon.doors.opencode import OpencodeDoor
 from bullpen.mail.doors import Door, Handed, Handover, Rung
 from bullpen.model.deliveries import ReceiptState
+from bullpen.model.dialogs import Answered
 from bullpen.model.states import Activity
 from bullpen.model.turns import TurnEnd
 from bullpen.testing.tmux import eventually
@@ -353,3 +354,34 @@ async def test_what_is_said_is_told_piece_by_piece_and_nothing_but_that() -> Non
         assert ear.pieces == ["|I shall ", "look", "|it ", "is", " fine", "\nreally"]
         assert ear.ends == [(TurnEnd.DONE, "it is fine\nreally")]
         assert {each.turn_id for each in ear.said} == {mark}
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_what_opencode_asks_is_answered_as_a_person_says() -> None:
+    async with opened() as (fake, door, ear):
+        session_id = fake.add_session()
+        asked = {
+            "id": "per_1",
+            "permission": "bash",
+            "patterns": ["touch *"],
+            "metadata": {"command": "touch x"},
+        }
+        fake.tell("permission.asked", session_id, **asked)
+        await ear.until(lambda: door.is_open(AGENT) == "a dialog is open")
+        dialog = door.dialog(AGENT)
+        assert dialog is not None
+        assert dialog.text == "Permission required: bash\ntouch x"
+        assert dialog.answers == ("yes", "always", "no")
+        assert await door.answer_dialog(AGENT, "per_2", "yes") is Answered.NOT_ASKED
+        assert await door.answer_dialog(AGENT, "per_1", "hm") is Answered.NOT_UNDERSTOOD
+        replies = [each for each in fake.asked if "/permission/" in each[0]]
+        assert replies == []
+        assert await door.answer_dialog(AGENT, "per_1", "always") is Answered.DONE
+        replies = [each for each in fake.asked if "/permission/" in each[0]]
+        assert replies == [("POST /permission/per_1/reply", {"reply": "always"})]
+        fake.tell("permission.replied", session_id, requestID="per_1", reply="always")
+        await ear.until(lambda: not door.is_open(AGENT))
+        question = {"id": "que_1", "questions": [{"question": "Which one?", "options": []}]}
+        fake.tell("question.asked", session_id, **question)
+        await ear.until(lambda: door.is_open(AGENT) == "a dialog is open")
+        assert await door.answer_dialog(AGENT, "que_1", "yes") is Answered.NOT_UNDERSTOOD

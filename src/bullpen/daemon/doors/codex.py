@@ -3,7 +3,7 @@
 A message becomes a turn of the thread that the terminal shows. It appears there as if the user had
 typed it, and what the user is typing stays where it is. Codex would take a second message into a
 turn that runs, so one is begun only while none does; nothing is ever begun while Codex asks the
-user something, and what it asks is never answered here.
+user something. What it asks is answered by its own request, with what somebody says who may.
 
 That Codex says `ok` is `injected`, that the turn began is `submitted`, and that the message stands
 in the thread, under the mark we gave it, is `seen`.
@@ -12,6 +12,7 @@ in the thread, under the mark we gave it, is `seen`.
 from collections.abc import Collection
 
 from bullpen.agents.providers.codex import appserver
+from bullpen.agents.providers.codex.questions import dialog_of, result_of
 from bullpen.agents.providers.codex.turns import BY
 from bullpen.agents.providers.turn_news import Sign
 from bullpen.connection import ConnectionClosed, RemoteError, RequestTimeout, TransportError
@@ -20,6 +21,7 @@ from bullpen.daemon.doors.handing import Handing
 from bullpen.daemon.doors.served import Known, ServedDoor
 from bullpen.mail.doors import Handed, Handover, Note
 from bullpen.model.deliveries import Delivery, ReceiptState
+from bullpen.model.dialogs import Answered, Dialog
 from bullpen.model.events import activity_of
 from bullpen.model.states import Activity
 from bullpen.terminal.injection import addressed
@@ -68,6 +70,28 @@ class CodexDoor(ServedDoor[CodexLink]):
         if link.turn_id and status.type != appserver.ACTIVE:
             return Activity.RUNNING  # its end is just being told
         return activity_of(status.event_type or "") or Activity.UNKNOWN
+
+    def dialog(self, agent: str) -> Dialog | None:
+        """Return what an agent asks its user, as far as its server has told."""
+        known = self._agents.get(agent)
+        question = known.link.question if known is not None else None
+        return dialog_of(question) if question is not None else None
+
+    async def answer_dialog(self, agent: str, dialog_id: str, said: str) -> Answered:
+        """Answer what an agent asks, if that is still the same."""
+        known = self._agents.get(agent)
+        question = known.link.question if known is not None else None
+        asked = dialog_of(question) if question is not None else None
+        if known is None or question is None or asked is None or asked.id != dialog_id:
+            return Answered.NOT_ASKED
+        result = result_of(question, said)
+        if result is None:
+            return Answered.NOT_UNDERSTOOD
+        try:
+            is_done = await known.link.answer(question, result)
+        except (NotConnected, ConnectionClosed, TransportError):
+            return Answered.NOT_ASKED
+        return Answered.DONE if is_done else Answered.UNSURE
 
     async def _say(self, known: Known[CodexLink], delivery: Delivery, note: Note) -> Handover:
         message = delivery.message

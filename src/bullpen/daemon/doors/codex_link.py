@@ -2,7 +2,7 @@
 
 The terminal interface of Codex is a client of that server, and so are we. We hear which thread it
 shows and what happens in it, begin turns and interrupt them. What the server asks its clients is
-the user's to answer: it is heard, and never answered.
+the user's to answer: it is heard, and answered only with what somebody said who may.
 
 A thread is there as soon as the terminal is, but until something was said in it nobody else can
 join it. So a first turn may run, and even end, before we hear of it: it is looked up then.
@@ -13,12 +13,14 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from bullpen.agents.providers.codex import appserver, turns
 from bullpen.agents.providers.codex.facts import mapping, text
 from bullpen.agents.providers.codex.hearing import decode_for_watching, takes_nothing
+from bullpen.agents.providers.codex.questions import Question, Questions
 from bullpen.agents.providers.codex.shown import ShownThread
 from bullpen.agents.providers.codex.turns import TurnReader
 from bullpen.agents.providers.turn_news import Sign, TurnNews
@@ -30,7 +32,7 @@ from bullpen.connection import (
     open_transport,
 )
 from bullpen.errors import BullpenError
-from bullpen.jsonrpc.wire import decode_value
+from bullpen.jsonrpc.wire import Response, decode_value
 from bullpen.model.version import VERSION
 from bullpen.terminal.tmux.backoff import Backoff
 
@@ -105,6 +107,9 @@ class CodexLink:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._announced: object = None
+        self.questions = Questions()
+        """What the server asks its clients."""
+        self._told = asyncio.Event()
 
     @property
     def is_connected(self) -> bool:
@@ -146,11 +151,11 @@ class CodexLink:
         if connection is None or connection.is_closed or not self.shown.thread_id:
             raise NotConnected(self.address)
         for table in (self._marks, self._awaited):
-            _note(table, client_id)
+            _keep(table, client_id)
         params = turns.start_params(self.shown.thread_id, message, client_id)
         answer = await connection.request(turns.START, params)
         turn_id = text(mapping(mapping(answer).get("turn")).get("id"))
-        _note(self._awaited, turn_id)
+        _keep(self._awaited, turn_id)
         self._wake.set()  # perhaps the thread can be joined now
         return turn_id
 
@@ -167,6 +172,29 @@ class CodexLink:
             # A turn that has just ended by itself is not answered for.
             return self.is_connected and self.reader.running(thread_id) != turn_id
         return True
+
+    @property
+    def question(self) -> Question | None:
+        """What is asked in the thread that is shown; None if nothing is, as far as was heard."""
+        is_asking = self.is_connected and bool(self.shown.status.flags)
+        return self.questions.last_in(self.shown.thread_id) if is_asking else None
+
+    async def answer(self, question: Question, result: dict[str, Any]) -> bool:
+        """Answer a question; return whether it counted: the first answer does.
+
+        Raises:
+            NotConnected: it was not sent.
+        """
+        connection = self._connection
+        if connection is None or connection.is_closed or self.question is not question:
+            raise NotConnected(self.address)
+        connection.send_response(Response(question.request_id, result))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._answer_seconds):
+                while not question.is_resolved and not connection.is_closed:
+                    self._told.clear()
+                    await self._told.wait()
+        return question.is_resolved
 
     # ------------------------------------------------------------------------- being connected
 
@@ -196,7 +224,7 @@ class CodexLink:
             Connection.builder()
             .name("codex")
             .timeout(self._answer_seconds)
-            .route(takes_nothing, decode=decode_for_watching)
+            .route(takes_nothing, decode=partial(decode_for_watching, on_request=self._note))
             .on_message(lambda message, _: self._hear(message))
         )
         address = self.address
@@ -244,6 +272,7 @@ class CodexLink:
         self._joined.clear()
         self._doubted.clear()
         self.reader.forget()
+        self.questions.forget()
         self._announce()
 
     # --------------------------------------------------------------------------------- asking
@@ -321,10 +350,16 @@ class CodexLink:
 
     # ----------------------------------------------------------------------------- being told
 
+    def _note(self, request: Request) -> None:
+        """Take a question, in the order they come, and before what is told later."""
+        self.questions.ask(request.id, request.method, decode_value(request.params))
+
     def _hear(self, message: Request | Notification) -> None:
         """Take a notification, in the order they come, and before any later answer."""
         method, params = message.method, decode_value(message.params)
         self.shown.hear(method, params)
+        self.questions.hear(method, params)
+        self._told.set()
         news = self.reader.hear(method, params)
         if news is not None:
             if news.sign is Sign.ASKED and news.client_id not in self._marks:
@@ -338,13 +373,14 @@ class CodexLink:
     def _announce(self) -> None:
         shown = self.shown
         link = (self.is_connected, self.is_gone)
-        state = (*link, shown.thread_id, shown.status, shown.is_ambiguous, bool(self.turn_id))
+        thread = (shown.thread_id, shown.status, shown.is_ambiguous, bool(self.turn_id))
+        state = (*link, *thread, self.question)
         if state != self._announced:
             self._announced = state
             self._changed()
 
 
-def _note(table: dict[str, None], key: str) -> None:
+def _keep(table: dict[str, None], key: str) -> None:
     table[key] = None
     if len(table) > MOST_AWAITED:
         del table[next(iter(table))]

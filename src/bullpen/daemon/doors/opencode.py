@@ -3,7 +3,7 @@
 A message becomes a message of the session that the terminal shows, and appears there; what the user
 is typing stays where it is. Where no session is shown yet, one is made and shown. opencode would
 queue what comes while it works; our messages wait in their mailbox instead, and nothing is said
-while it asks its user something. What it asks is never answered here.
+while it asks its user something. What it asks is answered with what somebody says who may.
 
 That opencode says `ok` is `injected`, that the message stands in the session is `submitted`, and
 that the model answers it is `seen`.
@@ -12,6 +12,7 @@ that the model answers it is `seen`.
 from collections.abc import Collection
 
 from bullpen.agents.http import HttpError
+from bullpen.agents.providers.opencode.questions import dialog_of, reply_of
 from bullpen.agents.providers.opencode.turns import BY
 from bullpen.agents.providers.turn_news import Sign
 from bullpen.daemon.doors.handing import Handing
@@ -19,6 +20,7 @@ from bullpen.daemon.doors.opencode_link import OpencodeLink
 from bullpen.daemon.doors.served import Known, ServedDoor
 from bullpen.mail.doors import Handed, Handover, Note
 from bullpen.model.deliveries import Delivery, ReceiptState
+from bullpen.model.dialogs import Answered, Dialog
 from bullpen.model.states import Activity
 from bullpen.terminal.injection import addressed
 
@@ -64,6 +66,26 @@ class OpencodeDoor(ServedDoor[OpencodeLink]):
         if link.reader.busy:
             return Activity.RUNNING
         return Activity.IDLE if link.is_drawn else Activity.STARTING
+
+    def dialog(self, agent: str) -> Dialog | None:
+        """Return what an agent asks its user first."""
+        known = self._agents.get(agent)
+        asked = known.link.reader.dialogs if known is not None and known.link.is_connected else {}
+        return dialog_of(next(iter(asked.values()))) if asked else None
+
+    async def answer_dialog(self, agent: str, dialog_id: str, said: str) -> Answered:
+        """Answer what an agent asks, if that is still the same."""
+        known, asked = self._agents.get(agent), self.dialog(agent)
+        if known is None or asked is None or asked.id != dialog_id:
+            return Answered.NOT_ASKED
+        reply = reply_of(said) if asked.answers else None
+        if reply is None:
+            return Answered.NOT_UNDERSTOOD
+        try:
+            is_taken = await known.link.answer(dialog_id, reply)
+        except HttpError as error:
+            return Answered.UNSURE if error.was_sent else Answered.NOT_ASKED
+        return Answered.DONE if is_taken else Answered.NOT_ASKED
 
     async def _say(self, known: Known[OpencodeLink], delivery: Delivery, note: Note) -> Handover:
         link, message = known.link, delivery.message

@@ -1,7 +1,7 @@
 """A connection to the HTTP server of one opencode terminal, kept up and listened to.
 
 opencode tells all that happens in its sessions as a stream of events. What it asks its user is
-heard, and never answered.
+heard, and answered only with what somebody said who may.
 """
 
 import asyncio
@@ -155,6 +155,17 @@ class OpencodeLink:
             return False
         return True
 
+    async def answer(self, dialog_id: str, reply: str) -> bool:
+        """Answer what is asked; return whether it was taken.
+
+        Raises:
+            HttpError: it may have been taken, or not; the error knows.
+        """
+        answer = await self._server.request(
+            "POST", f"/permission/{dialog_id}/reply", {"reply": reply}
+        )
+        return answer.is_ok
+
     # ------------------------------------------------------------------------- being connected
 
     async def _run(self) -> None:
@@ -221,7 +232,7 @@ class OpencodeLink:
     def _announce(self) -> None:
         reader = self.reader
         link = (self.is_connected, self.is_gone, self.is_drawn)
-        state = (*link, reader.busy, bool(reader.dialogs))
+        state = (*link, reader.busy, tuple(reader.dialogs))
         if state != self._announced:
             self._announced = state
             self._changed()

@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 MARGIN_SECONDS = 5.0  # beyond what the daemon was asked to wait at most
 SEND_SECONDS = 30.0
+ANSWER_SECONDS = 180.0  # for a dialog that is answered key by key; it takes a moment
 
 
 class OpenClient(Protocol):
@@ -154,15 +155,17 @@ class Room:
         client = await self._client(caller)
         await client.request(talk.InterruptAgent(agent=agent, secret=caller.secret))
 
-    async def answer(self, caller: Caller, agent: str, text: str) -> None:
-        """Answer what an agent asks in its terminal, in the caller's name, as if it were typed.
+    async def answer(self, caller: Caller, agent: str, text: str, dialog_id: str = "") -> None:
+        """Answer what an agent asks its user, in the caller's name, if it still asks just that.
 
         Whether the caller may is asked of the daemon too: a peer never may.
         """
         caller.require(Scope.CONTROL)
         client = await self._client(caller)
-        data = text.replace("\n", " ").encode() + b"\r"
-        await client.request(talk.SendKeys(agent=agent, data=data, secret=caller.secret))
+        request = talk.AnswerAgent(
+            agent=agent, text=text, dialog_id=dialog_id, secret=caller.secret
+        )
+        await client.request(request, timeout=ANSWER_SECONDS)
 
     async def external(self) -> tuple[ExternalAgent, ...]:
         """Return the agents elsewhere that were added."""

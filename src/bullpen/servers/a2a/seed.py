@@ -292,6 +292,7 @@ _STATUSES = {
     Reason.MESSAGE_LOOP: 403,
     Reason.TOO_MANY_HOPS: 403,
     Reason.IDEMPOTENCY_CONFLICT: 409,
+    Reason.NOT_ASKED: 409,
     Reason.MESSAGE_TOO_LARGE: 413,
     Reason.RATE_LIMITED: 429,
     Reason.MAILBOX_FULL: 429,

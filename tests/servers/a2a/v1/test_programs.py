@@ -1,4 +1,4 @@
-"""A real program, asked by A2A peers: what it says is streamed while it says it."""
+"""A real program, asked by A2A peers: it is heard while it speaks, and answered when it asks."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bullpen.servers.a2a.room import Caller, Scope
 from bullpen.testing.models import ModelServer
 from bullpen.testing.tmux import PrivateTmux, eventually
 from tests.observe.sources.codex_terminal import prepare, terminal
@@ -22,6 +23,7 @@ pytestmark = [
 ]
 
 SECONDS = 60.0
+CONTROLS = Caller(name="a2a:tool", scopes=frozenset(Scope))
 
 
 @asynccontextmanager
@@ -69,3 +71,32 @@ async def test_what_is_said_is_heard_before_the_turn_has_ended(home: Path) -> No
 def said(chunks: list[dict[str, Any]]) -> str:
     """Return what stands in an artifact that is not ended yet."""
     return put_together([*chunks[:-1], chunks[-1] | {"lastChunk": True}])
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_a_command_is_approved_by_who_may_and_nobody_else(home: Path) -> None:
+    made = home / "project" / "made.txt"
+    async with codex_served(home) as (_, there, guest), asyncio.timeout(SECONDS):
+        command = text_message("<<bashesc touch made.txt ;; say it is made>>")
+        task = (await guest.ask("SendMessage", {"message": command}))["task"]
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert "$ touch made.txt" in task["status"]["message"]["parts"][0]["text"]
+        approval = text_message("yes", taskId=task["id"])
+        assert await guest.refusal("SendMessage", {"message": approval}) == -32600
+        assert not await asyncio.to_thread(made.exists)
+        there.caller = CONTROLS
+        vague = text_message("if you like", taskId=task["id"])
+        assert await guest.refusal("SendMessage", {"message": vague}) == -32602
+        done = (await guest.ask("SendMessage", {"message": approval}))["task"]
+        assert (done["id"], done["status"]["state"]) == (task["id"], "TASK_STATE_COMPLETED")
+        assert done["artifacts"][0]["parts"] == [{"text": "it is made"}]
+        assert await asyncio.to_thread(made.exists)
+        refused = text_message("<<bashesc touch other.txt ;; say it is not made>>")
+        task = (await guest.ask("SendMessage", {"message": refused}))["task"]
+        no = text_message("no", taskId=task["id"])
+        over = (await guest.ask("SendMessage", {"message": no}))["task"]
+        assert over["status"]["state"] == "TASK_STATE_COMPLETED", over
+        assert over["artifacts"][0]["parts"] == [{"text": "it is not made"}]
+        assert not await asyncio.to_thread(made.with_name("other.txt").exists)
+        assert there.agent.keys == b""
+        assert there.agent.typed.empty()

@@ -1,13 +1,18 @@
 """An agent that waits for somebody: a question of its own, or a dialog in its terminal."""
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
+from bullpen.api.wrapping import InjectMessage
+from bullpen.model.dialogs import Dialog
 from bullpen.model.messages import MessageType
-from bullpen.model.states import Activity
+from bullpen.model.states import Activity, Provider
+from bullpen.model.tasks import TaskState
 from bullpen.servers.a2a.room import Caller, Scope
+from tests.daemon.harness import until
 from tests.servers.a2a.v1.guests import Guest, House, house, text_message
 
 
@@ -80,19 +85,148 @@ async def test_an_agent_that_has_asked_is_free_for_other_messages() -> None:
         assert (await other)["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-@pytest.mark.requirement("a2a:dialogs")
-async def test_a_peer_never_answers_a_dialog() -> None:
-    async with house() as (there, guest):
-        sending = asyncio.create_task(guest.ask("SendMessage", {"message": text_message("rm")}))
-        await there.agent.next()
-        await there.agent.tell(Activity.WAITING_APPROVAL, prompt="Run rm? (y/n)")
-        task = (await sending)["task"]
+DIALOG = Dialog(
+    id="d-1",
+    text="Do you want to proceed?\n  rm -rf build\n1. Yes\n2. No",
+    answers=("yes", "no", "1: Yes", "2: No"),
+)
+OTHER = Dialog(id="d-2", text="Really everything?", answers=("yes", "no"))
+TOOL = Caller(name="a2a:tool", scopes=frozenset({Scope.READ, Scope.SEND, Scope.CONTROL}))
+
+
+async def dialog_opened(there: House, guest: Guest) -> tuple[dict[str, Any], InjectMessage]:
+    """Have the agent open a dialog while it works on a task; return both."""
+    sending = asyncio.create_task(guest.ask("SendMessage", {"message": text_message("clean up")}))
+    typed = await there.agent.next()
+    await there.agent.tell(Activity.WAITING_APPROVAL, dialog=DIALOG)
+    task = (await sending)["task"]
+    assert isinstance(task, dict)
+    return task, typed
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_what_is_asked_is_told_and_who_may_answers_it_by_a_follow_up() -> None:
+    async with house(provider=Provider.CLAUDE) as (there, guest):
+        task, typed = await dialog_opened(there, guest)
         assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-        approval = {"message": text_message("y", taskId=task["id"])}
-        for scopes in ({Scope.SEND}, {Scope.READ, Scope.SEND, Scope.CONTROL}):
-            there.caller = Caller(name="a2a:tool", scopes=frozenset(scopes))
-            assert await guest.refusal("SendMessage", approval) == -32600
-        there.caller = Caller(secret=there.agent.secret)  # not even an agent by itself
-        assert await guest.refusal("SendMessage", approval) == -32600
+        said = task["status"]["message"]
+        assert "rm -rf build" in said["parts"][0]["text"]
+        assert "yes, no" in said["parts"][0]["text"]
+        assert said["metadata"] == {"urn:bullpen:dialog:v1": "d-1"}
+        there.caller = TOOL
+        follow_up = text_message("yes", taskId=task["id"])
+        stream = guest.stream("SendStreamingMessage", {"message": follow_up})
+        async with aclosing(stream), asyncio.timeout(20):
+            again = (await anext(stream))["task"]
+            assert again["id"] == task["id"]
+            assert again["status"]["state"] == "TASK_STATE_WORKING"
+            assert [(each.dialog_id, each.text) for each in there.agent.answers] == [("d-1", "yes")]
+            seen = await there.room.task(task["id"])
+            assert (seen.state, seen.dialog) == (TaskState.WORKING, None)
+            await there.agent.answer(typed, "it is clean")
+            last = [each async for each in stream][-1]
+        assert last["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert (await there.room.task(task["id"])).text == "it is clean"
         assert there.agent.keys == b""
         assert there.agent.typed.empty()
+
+
+@pytest.mark.requirement("a2a:approval", "a2a:dialogs")
+@pytest.mark.parametrize("who", ["nobody", "sends", "agent"])
+async def test_a_peer_never_answers_a_dialog(who: str) -> None:
+    async with house(provider=Provider.CLAUDE) as (there, guest):
+        task, _ = await dialog_opened(there, guest)
+        there.caller = {
+            "nobody": None,
+            "sends": Caller(name="a2a:tool", scopes=frozenset({Scope.READ, Scope.SEND})),
+            "agent": Caller(secret=there.agent.secret),
+        }[who]
+        approval = {"message": text_message("yes", taskId=task["id"])}
+        told = await guest.rpc("SendMessage", approval)
+        assert told["error"]["code"] == -32600
+        assert "control" in told["error"]["message"]
+        if who == "agent":  # not even one that says that it may
+            there.caller = Caller(secret=there.agent.secret, scopes=TOOL.scopes)
+            assert await guest.refusal("SendMessage", approval) == -32600
+        assert there.agent.answers == []
+        assert there.agent.keys == b""
+        assert there.agent.typed.empty()
+        seen = await guest.ask("GetTask", {"id": task["id"]})
+        assert seen["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_only_what_was_asked_is_answered_and_only_with_what_can_be() -> None:
+    async with house(provider=Provider.CLAUDE) as (there, guest):
+        task, _ = await dialog_opened(there, guest)
+        there.caller = TOOL
+        there.agent.outcome = "not_understood"
+        told = await guest.rpc("SendMessage", {"message": text_message("dunno", taskId=task["id"])})
+        assert told["error"]["code"] == -32602
+        assert "yes; no; 1: Yes; 2: No" in told["error"]["message"]
+        for outcome in ("not_asked", "ended"):
+            there.agent.outcome = outcome
+            answer = {"message": text_message("yes", taskId=task["id"])}
+            assert await guest.refusal("SendMessage", answer) == -32004
+        there.agent.outcome = "answered"
+        await there.agent.tell(Activity.WAITING_APPROVAL, dialog=OTHER)
+        await until(lambda: _asks(there, task["id"], OTHER), 20.0)
+        meant = {"urn:bullpen:dialog:v1": "d-1"}  # which is what the client was shown
+        late = {"message": text_message("yes", taskId=task["id"], metadata=meant)}
+        assert await guest.refusal("SendMessage", late) == -32004
+        assert there.agent.answers == []
+
+
+async def _asks(there: House, task_id: str, dialog: Dialog) -> bool:
+    return (await there.room.task(task_id)).dialog == dialog
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_a_dialog_that_nobody_can_put_into_words_is_told_after_a_moment() -> None:
+    async with house(provider=Provider.CLAUDE) as (there, guest):
+        sending = asyncio.create_task(guest.ask("SendMessage", {"message": text_message("rm")}))
+        await there.agent.next()
+        await there.agent.tell(Activity.WAITING_APPROVAL)
+        task = (await sending)["task"]
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        there.caller = TOOL
+        answer = {"message": text_message("yes", taskId=task["id"])}
+        assert await guest.refusal("SendMessage", answer) == -32004
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_a_question_that_was_answered_is_asked_at_no_other_door() -> None:
+    async with house() as (there, guest):
+        task = await asked(there, guest)
+        first = await there.room.task(task["id"])
+        assert (first.state, first.reason) == (TaskState.INPUT_REQUIRED, "which one?")
+        follow_up = text_message("the left one", taskId=task["id"])
+        sending = asyncio.create_task(guest.ask("SendMessage", {"message": follow_up}))
+        typed = await there.agent.next()
+        assert (await there.room.task(task["id"])).state is TaskState.WORKING
+        await there.agent.tell(Activity.WAITING_APPROVAL)
+        assert (await sending)["task"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert (await there.room.task(task["id"])).state is TaskState.INPUT_REQUIRED
+        await there.agent.tell(Activity.RUNNING)
+        await there.agent.answer(typed, "done")
+        done = await there.room.wait(task["id"], seconds=20)
+        assert (done.state, done.text, done.receipt) == (TaskState.COMPLETED, "done", "answered")
+        assert await there.room.tasks(state=TaskState.INPUT_REQUIRED) == ()
+        assert {each.text for each in await there.room.tasks(state=TaskState.COMPLETED)} == {"done"}
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_who_subscribes_hears_of_an_answer_that_came_by_another_door() -> None:
+    async with house() as (there, guest):
+        task = await asked(there, guest)
+        question = (await there.room.task(task["id"])).answers[-1]
+        stream = guest.stream("SubscribeToTask", {"id": task["id"]})
+        async with aclosing(stream), asyncio.timeout(20):
+            assert "task" in await anext(stream)
+            await there.room.send(Caller(), "codex", "the right one", reply_to=question.id)
+            typed = await there.agent.next()
+            await there.agent.answer(typed, "right")
+            rest = [each async for each in stream]
+        assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        chunks = [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
+        assert [each["artifact"]["parts"] for each in chunks] == [[{"text": "right"}]]

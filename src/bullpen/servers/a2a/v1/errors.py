@@ -32,6 +32,7 @@ _ERRORS: dict[Reason, type[A2AError]] = {
     Reason.AGENT_NOT_FOUND: UnsupportedOperationError,
     Reason.AGENT_UNREACHABLE: UnsupportedOperationError,
     Reason.APPROVAL_FORBIDDEN: UnsupportedOperationError,
+    Reason.NOT_ASKED: UnsupportedOperationError,
     Reason.MESSAGE_LOOP: UnsupportedOperationError,
     Reason.TOO_MANY_HOPS: UnsupportedOperationError,
 }

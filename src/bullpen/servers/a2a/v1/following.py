@@ -52,19 +52,28 @@ class Followers:
             telling = Telling(turns[:-1], turns[-1])
             yield telling.task()
             turn: Task | None = turns[-1]
+            known = {each.id for each in turns}
             while turn is not None:
                 following: Task | None = None
                 async with aclosing(self._either(turn, news)) as told:
                     async for is_turn, each in told:
-                        if is_turn and isinstance(each, Task):
+                        if isinstance(each, Task) and each.next_turn:
+                            is_turn, each = True, await self._room.task(each.next_turn)
+                        if not is_turn or not isinstance(each, Task):
+                            events = _events(telling, each)
+                        elif each.id in known:
+                            following = turn  # it was told already
+                            break
+                        else:
+                            known.add(each.id)
                             following = each
                             events = list(telling.go_on(each))
-                        else:
-                            events = _events(telling, each)
                         for event in events:
                             yield event
                         if telling.has_ended:
                             return
+                        if following is not None:
+                            break
                 turn = following
         finally:
             followers.discard(news)

@@ -54,6 +54,7 @@ LONGEST_ID = 100
 BLOCKING_SECONDS = 3600.0  # after which who waits is told how things stand
 MOST_LISTED = 500  # of our tasks in one look
 MOST_LOOKS = 10
+ANSWERS = "answers"  # of a message to an agent that has asked: which task it goes on with
 KNOWN_SECONDS = 5.0  # how long the profile of an agent is believed
 
 
@@ -148,15 +149,17 @@ class Handler(RequestHandler):
             self._check_follow_up(turns, kept)
             kept = msgspec.structs.replace(kept, context_id=mapping.context_of(turns[0]))
             if turns[-1].state is TaskState.INPUT_REQUIRED and not mapping.is_question(turns[-1]):
-                await self._room.answer(caller, self._agent, text)
+                await self._room.answer(caller, self._agent, text, _dialog(turns[-1], kept))
+                await self._tell_of([], turns[0], params.configuration, context)
                 return turns[:-1], await self._room.task(turns[-1].id)
+        answers = {ANSWERS: turns[-1].id} if turns and mapping.is_question(turns[-1]) else {}
         first = turns[0] if turns else await self._last_in(kept.context_id)
         turn = await self._room.send(
             caller,
             self._agent,
             text,
             priority=priority,
-            metadata={mapping.A2A: msgspec.to_builtins(kept)},
+            metadata={mapping.A2A: msgspec.to_builtins(kept), **answers},
             reply_to=first.id if first else None,
             idempotency_key=self._key(kept.message_id) if rules.is_idempotent else None,
         )
@@ -247,8 +250,10 @@ class Handler(RequestHandler):
         try:
             await self._room.cancel(caller, turn.id)
         except RpcError as error:
-            # It is cancelled then, and its agent works on what nobody waits for.
-            if reason_of(error) != Reason.AGENT_UNREACHABLE.word:
+            # It is cancelled then, and its agent works on what nobody waits for; or it was, with
+            # the turn that it went on with.
+            is_over = reason_of(error) == Reason.TASK_OVER.word and bool(turn.next_turn)
+            if reason_of(error) != Reason.AGENT_UNREACHABLE.word and not is_over:
                 raise
 
     def on_subscribe_to_task(
@@ -352,6 +357,12 @@ class Handler(RequestHandler):
             caller = _caller(context, Scope.SEND)
             await self._turns(params.task_id)
             await self._push.remove(caller, params.task_id, params.id)
+
+
+def _dialog(turn: Task, kept: mapping.Kept) -> str:
+    """Return what is to be answered: what the client says that it has seen, or what is asked."""
+    said = kept.metadata.get(mapping.DIALOG)
+    return said if isinstance(said, str) else turn.dialog.id if turn.dialog is not None else ""
 
 
 def _sent_before(turns: Sequence[Task], kept: mapping.Kept) -> int | None:

@@ -47,6 +47,9 @@ __all__ = [
 PRIORITY = "urn:bullpen:priority:v1"
 """The extension by which a message has a priority: its key in the message's metadata."""
 
+DIALOG = "urn:bullpen:dialog:v1"
+"""In the metadata of a status message: what is asked; and of an answer: what it is meant for."""
+
 A2A = "a2a"
 ANSWER = "answer"
 SAFE_INTEGER = 2**53  # above it, a JSON number of A2A loses digits
@@ -280,6 +283,9 @@ def status_of(turn: Task, first: Task) -> pb.TaskStatus:
                 parts=[pb.Part(text=turn.reason)],
             )
         )
+        if turn.dialog is not None:
+            status.message.message_id = f"{turn.id}-{turn.dialog.id}"
+            status.message.metadata.update({DIALOG: turn.dialog.id})
     return status
 
 

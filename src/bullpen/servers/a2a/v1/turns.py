@@ -22,7 +22,8 @@ async def turns_of(room: Room, agent: str, task_id: str) -> list[Task]:
     if first is None or first.recipient != agent or kept_task(first):
         raise TaskNotFoundError(f"there is no task {task_id[:LONGEST_SHOWN]}")
     thread = await room.tasks(agent=agent, context_id=first.context_id, limit=MOST_TURNS)
-    later = [each for each in thread if kept_task(each) == first.id]
+    answers = {each.id for each in first.went_on}  # by whichever door they came
+    later = [each for each in thread if kept_task(each) == first.id or each.id in answers]
     return [first, *sorted(later, key=lambda each: each.created_at)]
 
 
