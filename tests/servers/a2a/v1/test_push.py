@@ -229,6 +229,7 @@ async def test_what_cannot_be_posted_to_or_with_is_refused() -> None:
             ({}, True, True),
             ({}, False, False),
             ({"bind": "0.0.0.0"}, True, False),  # others are served, too
+            ({"hosts": "box.example"}, True, False),  # or passed on by somebody
             ({"bind": "0.0.0.0", "push_to_loopback": True}, False, True),
         ):
             there.room.settings = A2aSettings(**settings)

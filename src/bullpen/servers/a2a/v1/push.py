@@ -196,8 +196,13 @@ class Push:
         return next((each for each in found if config_id in ("", each.id)), None)
 
     def _may_post_here(self, is_local: bool) -> bool:
+        """Whether an address may lead to this machine.
+
+        Where we have other names than loopback's, whoever seems to be here may have been passed on.
+        """
         settings = self._room.settings
-        return settings.push_to_loopback or (is_local and is_loopback(settings.bind))
+        is_private = is_loopback(settings.bind) and not settings.hosts.strip()
+        return settings.push_to_loopback or (is_local and is_private)
 
     # ------------------------------------------------------------------------------------ telling
 
