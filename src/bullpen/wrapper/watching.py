@@ -17,6 +17,7 @@ __all__ = ["Watch"]
 
 LOOK_SECONDS = 0.03  # a screen is read in a millisecond; while it is painted, there is no hurry
 LINE_LOOK_SECONDS = 0.01
+SETTLE_SECONDS = 0.2  # for which a dialog has been the same before it is told: it is painted
 
 
 class Watch:
@@ -41,6 +42,7 @@ class Watch:
         self.dialog: ScreenDialog | None = None
         """What is asked on the screen, if something is."""
         self._dialogs = 0
+        self._dialog_since = 0.0
         self._is_stale = False
         self._seconds = LOOK_SECONDS if isinstance(reader, ScreenReader) else LINE_LOOK_SECONDS
 
@@ -99,11 +101,13 @@ class Watch:
         self.dialog = read_dialog(screen, rules) if is_asking and rules is not None else None
         if self.dialog is not None and (before is None or before.key != self.dialog.key):
             self._dialogs += 1  # the same question, asked again, is another
+            self._dialog_since = self._loop.time()
+            self._loop.call_later(SETTLE_SECONDS + 0.01, self.pulse.beat)
 
     @property
     def asked(self) -> Dialog | None:
         """What is asked on the screen, for those who do not see it."""
-        if self.dialog is None:
+        if self.dialog is None or self._loop.time() < self._dialog_since + SETTLE_SECONDS:
             return None
         dialog_id = f"{self.dialog.key}-{self._dialogs}"
         return Dialog(id=dialog_id, text=self.dialog.text, answers=self.dialog.answers)
