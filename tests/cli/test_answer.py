@@ -5,6 +5,7 @@ import pytest
 from bullpen.model.dialogs import Answered, Dialog
 from bullpen.model.states import Activity
 from bullpen.testing.daemon import FakeDaemon, agent_state
+from bullpen.testing.tmux import eventually
 from tests.cli.commands import execute, invoke, show
 
 DIALOG = Dialog(id="d-1", text="Run it?\n\x1b[1m$ make", answers=("yes", "no"))
@@ -76,3 +77,18 @@ async def test_an_agent_answers_for_nobody(asking: FakeAsking, daemon: FakeDaemo
     assert refused.code == 5
     assert "for a person" in refused.err
     assert asking.said == []
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_a_task_shows_what_its_agent_asks(asking: FakeAsking, daemon: FakeDaemon) -> None:
+    daemon.talk.door.lead_to("codex")
+    await show("send", "codex", "clean up")
+    await eventually(lambda: bool(daemon.talk.door.handed))
+    told = (await show("task", "m-1", "--json")).json["task"]
+    assert (told["state"], told["dialog"]["id"]) == ("input_required", "d-1")
+    lines = (await show("task", "m-1")).out.split("\n")
+    assert "  because   the agent waits for an approval" in lines
+    assert "    Run it?" in lines
+    assert "  answer it  bullpen answer codex yes | no" in lines
+    await show("answer", "codex", "no")
+    assert (await show("task", "m-1", "--json")).json["task"]["dialog"] is None

@@ -135,15 +135,20 @@ def task_lines(task: Task, now: datetime) -> list[str]:
     if place := _place(task):
         lines.append(f"  because   {one_line(place)}")
     lines += _block("asked", task.message.content)
-    for each in task.answers:
+    for each in (*task.answers, *task.went_on):
         lines += _block(each.type, each.content)
+    if task.dialog is not None:
+        lines += _block("waits for an answer to", task.dialog.text)
+        words = " | ".join(each for each in task.dialog.answers if ": " not in each)
+        lines.append(f"  answer it  bullpen answer {one_line(task.recipient)} {one_line(words)}")
     return lines
 
 
 def _place(task: Task) -> str:
     """Where it is in the queue, and why it is not further."""
     before = f"number {task.position} in the queue" if task.position else ""
-    return ": ".join(filter(None, [before, task.reason]))
+    reason = task.reason.partition(":\n")[0] if task.dialog is not None else task.reason
+    return ": ".join(filter(None, [before, reason]))
 
 
 def _block(heading: str, content: str) -> Iterator[str]:
@@ -156,5 +161,6 @@ def _record(task: Task) -> dict[str, Any]:
         **msgspec.structs.asdict(task),
         "message": message_record(task.message),
         "answers": [message_record(each) for each in task.answers],
+        "went_on": [message_record(each) for each in task.went_on],
         "text": task.text,
     }
