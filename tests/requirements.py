@@ -664,6 +664,7 @@ _TERMINAL = {
     "a2a:deltas": "What an agent says is streamed as it says it, and the stream has its answer.",
     "a2a:approval": "What an agent asks is told; who may control answers it, and nobody else.",
     "a2a:ports": "An agent's port is served by the daemon there is, and held without one.",
+    "a2a:callbacks": "An agent of Synapse that asked is told the answer, where everybody knows it.",
     "a2a:clients": "The official clients of A2A 1.0 and 0.3, and Synapse, talk to agents of ours.",
     "a2a:grpc": "An agent is served by gRPC, to the same people, where its card says so.",
     "S-140": "It is in the registry before it is started.",

@@ -43,7 +43,7 @@ async def test_an_agent_of_synapse_and_ours_exchange_tasks_both_ways(home: Path)
         await asyncio.gather(
             ours_asks_theirs(ours, web),
             theirs_asks_ours(web, await ours.url("dummy")),
-            who_has_synapse_asks_ours(python, beside, ours),
+            who_has_synapse_asks_ours(python, web, ours, beside),
         )
 
 
@@ -92,11 +92,12 @@ async def theirs_asks_ours(web: Web, url: str) -> None:
 JSON = {"content_type": "application/json"}
 
 
-async def who_has_synapse_asks_ours(python: Path, beside: Path, ours: House) -> None:
-    """By Synapse's command line, which finds ours in the registry."""
+async def who_has_synapse_asks_ours(python: Path, web: Web, ours: House, beside: Path) -> None:
+    """By Synapse's command line in the name of its agent, which finds ours in the registry."""
     contact = await ours.contact("dummy")
     assert contact is not None
-    send = ("send", f"dummy-{contact['port']}", "by command", "--silent", "--force")
+    from_theirs = ("--from", f"synapse-dummy-{web.port}", "--notify", "--force")
+    send = ("send", f"dummy-{contact['port']}", "by command", *from_theirs)
     async with process(python, "-m", "synapse", *send, cwd=beside) as running:
         async with asyncio.timeout(SECONDS):
             out, err = await running.communicate()
@@ -109,3 +110,5 @@ async def who_has_synapse_asks_ours(python: Path, beside: Path, ours: House) -> 
 
     [answer] = (await until(completed, SECONDS))["answers"]
     assert answer["content"] == "[DUMMY] You said: [from a2a] by command"
+    # Its agent has the answer in the terminal, as from another one of Synapse's.
+    await until(lambda: shows(web, f"[From: dummy] {answer['content']}"), SECONDS)
