@@ -11,6 +11,7 @@ import pytest
 
 from bullpen.testing.programs import InstallFailed, libraries
 from bullpen.testing.programs.libraries import node_modules_of, python_with
+from tests.thorough import IS_WANTED
 
 META = "Metadata-Version: 2.1\nName: sample\nVersion: 1.0\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -56,6 +57,7 @@ def test_a_lock_has_its_own_python_which_is_found_again(home: Path, cache: Path)
     assert runs(python_with(lock), "sample")
 
 
+@pytest.mark.skipif(not IS_WANTED, reason="`make thorough` tries it: pip takes its time")
 def test_without_uv_pip_does_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libraries, "find_spec", lambda _: None)
     assert runs(python_with(lock_of(home)), "sample")
