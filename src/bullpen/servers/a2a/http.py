@@ -117,6 +117,8 @@ class _Probing:
             nonlocal probing
             if message["type"] == "http.response.start" and _is_stream(message):
                 probing = asyncio.create_task(_probe(scope["state"][HALF_CLOSED], send))
+            elif probing is not None and not message.get("more_body", False):
+                probing.cancel()  # nothing may come after the end
             await send(message)
 
         try:
