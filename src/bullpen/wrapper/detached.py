@@ -82,7 +82,8 @@ async def start(
     except BullpenError:
         if not await reach.wait_gone(found, ANSWER_SECONDS):
             raise
-        how = f"{_trouble(process) or 'ended'} before it was ready"
+        await asyncio.to_thread(process.wait, ANSWER_SECONDS)  # by who buries it
+        how = f"{_trouble(process)} before it was ready"
         raise NotStartedError(profile, how, await asyncio.to_thread(_logged, found.log)) from None
     return Started(found, info.is_ready, told)
 
