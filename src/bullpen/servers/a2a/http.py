@@ -44,6 +44,7 @@ PROBE = b": are you there?\n\n"
 IDLE_SECONDS = 30
 STOP_SECONDS = 1.0
 BACKLOG = 128
+JOINED_BYTES = 16 * 1024  # what is more is written at once
 
 
 class HttpServer:
@@ -161,7 +162,7 @@ class _Protocol(H11Protocol):
         self._is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _Joining(transport, self.loop)))
         # Asyncio does so only where the protocol is named, which a socket handed over does not.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._mine.add(self)
@@ -260,6 +261,41 @@ class _Protocol(H11Protocol):
         if self._hurry is not None:
             self._hurry.cancel()
             self._hurry = None
+
+
+class _Joining:
+    """A transport that writes together what is written one after the other: a head and its body.
+
+    So an answer is one packet, and wakes who waits for it once.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._unwritten = bytearray()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._unwritten and data:
+            self._loop.call_soon(self._flush)
+        self._unwritten += data
+        if len(self._unwritten) >= JOINED_BYTES:
+            self._flush()
+
+    def write_eof(self) -> None:
+        self._flush()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        data, self._unwritten = bytes(self._unwritten), bytearray()
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
 
 
 def _connected(transport: asyncio.Transport, tables: Tables) -> Connected:
