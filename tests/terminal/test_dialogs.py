@@ -81,7 +81,12 @@ def test_what_is_asked_is_told_without_its_frame(file: str, asked: str, choices:
 def test_a_dialog_is_the_same_whichever_choice_is_marked_and_another_with_other_words() -> None:
     shown = screen(label_of("claude/80x24-few-colours-a05-approval-bash"))
     rules = RULES[Provider.CLAUDE]
-    moved = {" ❯ 1. Yes": "   1. Yes", "   3. No": " ❯ 3. No"}
+    moved = {
+        " ❯ 1. Yes": "   1. Yes",
+        "   3. No": " ❯ 3. No",
+        " Esc to cancel · Tab to amend · ctrl+e to explain": " Esc to cancel · ctrl+e to explain",
+    }
+    assert set(moved) <= set(shown.lines)
     other = Screen(tuple(moved.get(line, line) for line in shown.lines))
     first, second = read_dialog(shown, rules), read_dialog(other, rules)
     assert (first.marked, second.marked) == (0, 2)

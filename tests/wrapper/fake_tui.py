@@ -173,7 +173,8 @@ class Tui:
                 for number, (mark, label) in enumerate(zip(marks, labels, strict=True), 1)
             ]
             asked = (" Bash command", "", "   make", "", " Do you want to proceed?")
-            self.paint(dialog=(*asked, *choices, "", " Esc to cancel"))
+            hint = " Esc to cancel" + (" · Tab to amend" if marked != 1 else "")
+            self.paint(dialog=(*asked, *choices, "", hint))
             keys = self.read(5)
             if keys in ("\x1b[A", "\x1b[B"):
                 marked = (marked + (1 if keys == "\x1b[B" else -1)) % len(labels)

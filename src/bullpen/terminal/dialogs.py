@@ -65,6 +65,7 @@ def read_dialog(screen: Screen, rules: ProviderRules) -> ScreenDialog:
     pattern = re.compile(rules.answers.choice) if rules.answers is not None else None
     choices: list[Choice] = []
     plain: list[str] = []
+    end: int | None = None  # what stands below the choices tells of keys, and changes with the mark
     for line in map(_bare, Layout(screen, rules).region("dialog").lines):
         choice = _choice(pattern.search(line)) if pattern is not None else None
         if choice is not None and choice.number == 1:
@@ -72,10 +73,12 @@ def read_dialog(screen: Screen, rules: ProviderRules) -> ScreenDialog:
         if choice is not None and choice.number == len(choices) + 1 <= MOST_CHOICES:
             choices.append(choice)
             plain.append(f"{choice.number}. {choice.label}")
+            end = len(plain)
         elif line.strip():
             plain.append(line.strip())
     text = "\n".join(plain)
-    key = hashlib.sha256(" ".join(text.split()).encode(errors="replace")).hexdigest()[:12]
+    words = " ".join(" ".join(plain[:end]).split())
+    key = hashlib.sha256(words.encode(errors="replace")).hexdigest()[:12]
     is_one_of_them = len(choices) > 1 and not any(_BOX.match(each.label) for each in choices)
     offered = tuple(choices) if is_one_of_them else ()
     return ScreenDialog(
