@@ -11,6 +11,7 @@ import pytest
 
 from bullpen.servers.a2a import http
 from bullpen.servers.a2a.room import Room
+from bullpen.servers.a2a.v1 import following
 from tests.daemon.harness import until
 from tests.daemon.wrapping import ScriptedWrapper, wrapped
 from tests.servers.a2a.house import SECONDS, House, Web, linux_only, served
@@ -128,10 +129,21 @@ async def test_who_has_closed_its_own_side_hears_the_rest_and_who_left_is_let_go
         assert (await house.web.get("/agents")).status == 200
 
 
-async def test_everybody_is_told_when_the_agent_dies_in_the_middle_of_a_task(home: Path) -> None:
+async def test_everybody_is_told_when_the_agent_dies_in_the_middle_of_a_task(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "LOOK_SECONDS", 0.1)
     async with hooked() as hook, house_with_agent() as (house, agent, web):
         task_id, _ = await begin(web, agent, taskPushNotificationConfig={"url": hook.url})
         streams = [await follow(house, each, task_id) for each in DIALECTS]
+        said = {"message": {"messageId": "two", "role": "ROLE_USER", "parts": [{"text": "next"}]}}
+        headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
+        waiting = asyncio.create_task(web.post("/a2a/rest/message:send", said, **headers))
+
+        async def is_waiting() -> bool:
+            return any(each["waiting"] for each in await house.peer.ask("agent.contacts"))
+
+        await until(is_waiting, SECONDS)
         await agent.end(1)
         for stream in streams:
             assert "FAILED" in (await stream.rest()).upper(), stream.data
@@ -139,4 +151,6 @@ async def test_everybody_is_told_when_the_agent_dies_in_the_middle_of_a_task(hom
         await hook.told("FAILED")
         shown = await house.peer.ask("task.get", task_id=task_id)
         assert (shown["state"], str(home) in shown["reason"]) == ("failed", False)
+        kept = json.loads((await waiting).raw)["task"]  # for when the agent returns
+        assert kept["status"]["state"] == "TASK_STATE_SUBMITTED"
         assert (await house.web.get("/agents")).status == 200

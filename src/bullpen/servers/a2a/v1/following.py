@@ -1,15 +1,16 @@
 """Following a task from turn to turn, as the messages come that go on with it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 
-from bullpen.model.tasks import Task
+from bullpen.model.tasks import Task, TaskState
 from bullpen.servers.a2a.room import Output, Room
 from bullpen.servers.a2a.v1.events import Event, Telling
 
-__all__ = ["Followers"]
+__all__ = ["Followers", "settled"]
 
+LOOK_SECONDS = 10.0
 MOST_TURNS = 100  # that one who follows has not read
 
 _Told = Task | Output
@@ -105,6 +106,38 @@ class Followers:
                 await asyncio.wait([further, following])
                 if not following.cancelled():
                     following.exception()  # it is looked at, so that nobody is told of it
+
+
+async def settled(
+    room: Room, turn: Task, is_there: Callable[[], Awaitable[bool]], seconds: float
+) -> Task:
+    """Return a turn when it is over, or waits for somebody, or as it is after so many seconds.
+
+    One that nobody has begun waits for its agent when that is no longer there: `is_there` is asked
+    from time to time.
+    """
+
+    async def look() -> None:
+        await asyncio.sleep(LOOK_SECONDS)
+        while turn.state is not TaskState.SUBMITTED or await is_there():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(LOOK_SECONDS)
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds) as limit, aclosing(room.watch(turn.id)) as told:
+            looking = asyncio.create_task(look())
+            try:
+                async for each in told:
+                    if isinstance(each, Task):
+                        turn = each
+                        if each.state.is_over or each.state is TaskState.INPUT_REQUIRED:
+                            break
+            finally:
+                looking.cancel()
+                await asyncio.wait([looking])
+                if not looking.cancelled():
+                    looking.exception()  # it is looked at, so that nobody is told of it
+    return turn
 
 
 def _events(telling: Telling, told: _Told) -> "list[Event]":

@@ -5,7 +5,6 @@ There is no store, queue or task here: a task is the daemon's, and how it looks 
 """
 
 import asyncio
-import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -34,7 +33,7 @@ from bullpen.servers.a2a.room import ANONYMOUS, Caller, Room, Scope
 from bullpen.servers.a2a.v1 import mapping
 from bullpen.servers.a2a.v1.card import extended_card_of
 from bullpen.servers.a2a.v1.errors import translated
-from bullpen.servers.a2a.v1.following import Followers
+from bullpen.servers.a2a.v1.following import Followers, settled
 from bullpen.servers.a2a.v1.listing import page_of
 from bullpen.servers.a2a.v1.push import Push, id_for
 from bullpen.servers.a2a.v1.rules import Rules, rules_for
@@ -196,18 +195,13 @@ class Handler(RequestHandler):
         return bool(contact.is_present)
 
     async def _settled(self, turn: Task) -> Task:
-        """Return a turn when it is over, or waits for somebody."""
-        with contextlib.suppress(TimeoutError):
-            async with (
-                asyncio.timeout(BLOCKING_SECONDS),
-                aclosing(self._room.watch(turn.id)) as told,
-            ):
-                async for each in told:
-                    if isinstance(each, Task):
-                        turn = each
-                        if each.state.is_over or each.state is TaskState.INPUT_REQUIRED:
-                            break
-        return turn
+        """Return a turn when it is over, or waits for somebody, perhaps for its agent to return."""
+
+        async def is_there() -> bool:
+            found = await self._room.contact(self._agent)
+            return found is not None and found.is_present
+
+        return await settled(self._room, turn, is_there, BLOCKING_SECONDS)
 
     # ------------------------------------------------------------------------------------- asking
 
