@@ -333,6 +333,27 @@ async def test_an_urgent_message_interrupts_the_turn_of_another_one() -> None:
         assert await room.state(later) is S.QUEUED
 
 
+@pytest.mark.requirement("a2a:approval")
+async def test_an_agent_that_stops_because_it_may_not_go_on_has_failed_soon() -> None:
+    async with Room.open(ScriptedDoor(Rung.PTY, "bob"), answer=1000.0) as room:
+        message_id = await room.send("bob", "rm -rf")
+        await room.becomes(message_id, S.SUBMITTED)
+        room.courier.hear("bob", Turn(by="claude_hooks", prompt="rm -rf"))
+        await room.becomes(message_id, S.SEEN)
+        room.courier.declined("bob")
+        room.courier.wake("bob")
+
+        async def has_failed() -> bool:
+            room.advance(0.1)
+            room.courier.wake("bob")
+            return await room.state(message_id) is S.FAILED
+
+        await eventually(has_failed)
+        answer = await room.answer(message_id)
+        assert answer is not None
+        assert "declined" in answer.content
+
+
 @pytest.mark.requirement("talk:urgent", "talk:draft")
 async def test_a_turn_that_waits_for_a_person_is_not_interrupted_and_that_is_said() -> None:
     door = ScriptedDoor(Rung.PTY, "bob")

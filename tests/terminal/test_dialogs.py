@@ -2,7 +2,7 @@
 
 import pytest
 
-from bullpen.model.dialogs import Decision, chosen, decision_of
+from bullpen.model.dialogs import Decision, Dialog, chosen, decision_of
 from bullpen.model.states import Provider
 from bullpen.observe.evaluate import Label
 from bullpen.terminal.dialogs import ScreenDialog, meant, read_dialog
@@ -111,6 +111,13 @@ def test_words_that_decide_are_few_and_plain() -> None:
         assert decision_of(said) is None
     assert chosen(["Red", "red"], "red") is None
     assert chosen(["Red", "Blue"], "blue") == 1
+
+
+def test_what_allows_nothing_is_known() -> None:
+    asked = Dialog(id="d", text="?", answers=("yes", "no", "1: Yes", "2: No, and stop"))
+    for said, is_declined in (("yes", False), ("no", True), ("1", False), ("2", True)):
+        assert asked.is_declined_by(said) is is_declined
+    assert asked.is_declined_by("No, and stop")
 
 
 def test_a_choice_without_its_groups_is_no_rule() -> None:

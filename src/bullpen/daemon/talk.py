@@ -435,6 +435,8 @@ class TalkService:
             )
         name = self._known(request.agent)
         dialog = await self._post.dialogs.answer(name, request.text, request.dialog_id)
+        if dialog.is_declined_by(request.text):
+            self._post.courier.declined(name)
         logger.info("%s answered %r to %s, which asked: %s", who, request.text, name, dialog.text)
         return dialog
 

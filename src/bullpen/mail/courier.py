@@ -137,6 +137,11 @@ class Courier:
             in_hand.interrupted_at = self._now()
         return True
 
+    def declined(self, agent: str) -> None:
+        """Learn that an agent was not allowed what it asked for while it worked on a message."""
+        if (in_hand := self._outcomes.in_hand.get(agent)) is not None:
+            in_hand.is_declined = True
+
     # ------------------------------------------------------------------------------------- running
 
     async def run(self) -> None:
@@ -453,11 +458,12 @@ class Courier:
             self._outcomes.let_go(agent)  # nobody waits for what comes of it
         elif in_hand.delivery.state is _S.SEEN and self._is_silent(agent, in_hand, addressee):
             # Some programs tell nothing of a turn that somebody broke off.
-            was_interrupted = in_hand.interrupted_at is not None
             reason = "the agent has stopped and did not answer"
-            await self.give_up(
-                in_hand.delivery, "the turn was interrupted" if was_interrupted else reason
-            )
+            if in_hand.interrupted_at is not None:
+                reason = "the turn was interrupted"
+            elif in_hand.is_declined:
+                reason = "what the agent asked for was declined, and it has stopped"
+            await self.give_up(in_hand.delivery, reason)
 
     async def _agent_gone(self, in_hand: InHand) -> None:
         if in_hand.is_recovered and not self._is_out_of_patience(in_hand):
@@ -472,7 +478,9 @@ class Courier:
             in_hand.idle_since = None
             return False
         patience = self._patience
-        seconds = patience.answer if in_hand.interrupted_at is None else patience.stopped
+        seconds = patience.better_word if in_hand.is_declined else patience.answer
+        if in_hand.interrupted_at is not None:
+            seconds = patience.stopped
         if in_hand.idle_since is None:
             in_hand.idle_since = self._now()
             asyncio.get_running_loop().call_later(seconds, self.wake, agent)

@@ -48,6 +48,8 @@ class InHand(msgspec.Struct):
     """Since when its agent has nothing to do, though it has seen it and not answered."""
     interrupted_at: datetime | None = None
     """When its turn was interrupted, by us."""
+    is_declined: bool = False
+    """What its agent asked for was declined: it may have stopped without a word."""
     is_recovered: bool = False
     """It was given before we were started."""
     is_to_be_asked: bool = False

@@ -43,6 +43,13 @@ class Dialog(msgspec.Struct, frozen=True, kw_only=True):
     takes_text: bool = False
     """Whether it takes any other text too."""
 
+    def is_declined_by(self, said: str) -> bool:
+        """Whether an answer to it allows nothing."""
+        labels = [each.partition(": ")[2] for each in self.answers if ": " in each]
+        place = chosen(labels, said)
+        label = labels[place].split(",")[0].split() if place is not None else []
+        return decision_of(said) is Decision.NO or label[:1] in (["No"], ["Cancel"])
+
 
 _WORDS = {
     Decision.YES: "yes y approve approved accept allow ok okay confirm",
