@@ -18,7 +18,7 @@ from tests.daemon.harness import Peer
 __all__ = ["HERE", "SECONDS", "House", "heard", "house", "lines_of", "process"]
 
 HERE = Path(__file__).parent
-SECONDS = 60.0  # a hang, on however busy a machine
+SECONDS = 120.0  # a hang, on however busy a machine
 
 PATIENT = """\
 description = "an agent that works until it is interrupted"

@@ -17,6 +17,7 @@ from bullpen.servers.mcp import serve
 from bullpen.terminal.pty import PtyProcess
 from bullpen.testing.programs.libraries import python_with
 from tests.cli.commands import PROGRAM, show
+from tests.daemon.doors.test_external import answer, send
 from tests.daemon.harness import Peer, settings
 from tests.interop.a2a.houses import HERE, SECONDS, heard, process
 from tests.servers.mcp.room import raw_peer, there
@@ -89,9 +90,9 @@ async def stream(alias: str, client: Client, peer: Peer, gate: Path) -> None:
             gate.touch()
 
     client.on_task(hear)
-    sent = await peer.ask("mail.send", to=alias, content=f"words {gate}")
-    await client.request(WatchTasks(task_ids=(sent["message"]["id"],)))
-    waited = await peer.ask("mail.wait", message_id=sent["message"]["id"], timeout_seconds=SECONDS)
+    message_id = await send(peer, alias, f"words {gate}")
+    await client.request(WatchTasks(task_ids=(message_id,)))
+    waited = await answer(peer, message_id)
     assert waited["reply"]["content"] == "one two"
     assert said[0] == "one "
 

@@ -15,7 +15,7 @@ sdk: Any = importlib.import_module("a2a.client")
 types: Any = importlib.import_module("a2a.types")
 httpx: Any = importlib.import_module("httpx")
 
-SECONDS = 50.0
+SECONDS = 100.0  # a hang, on however busy a machine
 
 
 def tell(step: str, binding: str, **facts: Any) -> None:
@@ -61,6 +61,8 @@ class Stream:
     async def read(self, events: Any) -> None:
         async for task, update in events:
             self.id = task.id
+            if update is None:
+                self.chunks += [words(each) for each in task.artifacts or ()]
             if getattr(update, "artifact", None):
                 self.chunks.append(words(update.artifact))
             else:

@@ -10,7 +10,7 @@ import httpx
 from a2a.client import Client, ClientConfig, create_client
 from a2a.types import a2a_pb2 as pb
 
-SECONDS = 50.0
+SECONDS = 100.0  # a hang, on however busy a machine
 
 
 def tell(step: str, binding: str, **facts: Any) -> None:
@@ -61,6 +61,7 @@ class Stream:
                 case "task":
                     self.id = each.task.id
                     self.states.append(state(each.task))
+                    self.chunks += [words(one) for one in each.task.artifacts]
                 case "status_update":
                     self.states.append(state(each.status_update))
                 case "artifact_update":

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 
 const [modules, dummy, patient, kit, hook] = process.argv.slice(2);
 const sdk = createRequire(`${modules}/.`)("@a2a-js/sdk/client");
-const SECONDS = 50;
+const SECONDS = 100; // a hang, on however busy a machine
 const STATES = ["unspecified", "submitted", "working", "completed", "failed", "canceled", "input_required"];
 
 const tell = (step, binding, facts) => console.log(JSON.stringify({ step, binding, ...facts }));
@@ -35,7 +35,10 @@ const request = (sent, returnImmediately = false) => ({
 
 async function read(events, seen = { id: "", states: [], chunks: [] }, onWorking = () => {}) {
   for await (const { payload } of events) {
-    if (payload.$case === "task") seen.id = payload.value.id;
+    if (payload.$case === "task") {
+      seen.id = payload.value.id;
+      seen.chunks.push(...payload.value.artifacts.map((each) => words([each])));
+    }
     if (payload.$case === "artifactUpdate") seen.chunks.push(words([payload.value.artifact]));
     else seen.states.push(state(payload.value));
     if (seen.states.includes("working")) onWorking();
