@@ -21,6 +21,9 @@ class FakeAsking:
     def dialog(self, agent: str) -> Dialog | None:
         return self.asked if agent == "codex" else None
 
+    def knows(self, agent: str) -> bool:
+        return agent == "codex"
+
     async def answer_dialog(self, agent: str, dialog_id: str, said: str) -> Answered:
         assert (agent, dialog_id) == ("codex", "d-1")
         if said not in ("yes", "no"):

@@ -38,6 +38,9 @@ class Asking(Protocol):
     def dialog(self, agent: str) -> Dialog | None:
         """Return what an agent asks; None if that is not known here."""
 
+    def knows(self, agent: str) -> bool:
+        """Whether all that an agent asks would be known here: then nobody else need be asked."""
+
     async def answer_dialog(self, agent: str, dialog_id: str, said: str) -> Answered:
         """Answer it, if it is still the same."""
 
@@ -51,6 +54,10 @@ class ScreenDialogs:
     def dialog(self, agent: str) -> Dialog | None:
         wrapper = self._wrappers.find(agent)
         return wrapper.state.dialog if wrapper is not None and wrapper.is_connected else None
+
+    def knows(self, agent: str) -> bool:
+        del agent
+        return False
 
     async def answer_dialog(self, agent: str, dialog_id: str, said: str) -> Answered:
         wrapper = self._wrappers.find(agent)
@@ -136,6 +143,8 @@ class Dialogs:
             dialog = asking.dialog(agent)
             if dialog is not None and self._answered.get(agent) != dialog.id:
                 return asking, dialog
+            if dialog is not None or asking.knows(agent):
+                return None  # it was answered; a screen may take a moment to show that
         return None
 
     def _be_silent(self, agent: str, seconds: float) -> None:

@@ -44,6 +44,8 @@ class ScreenDialog(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[Choice, ...] = ()
     decisions: dict[Decision, int] = {}
     """Which of the choices decides what, by their places."""
+    no_by_escape: bool = False
+    """Esc declines, and not the choice that says so."""
 
     @property
     def marked(self) -> int | None:
@@ -82,7 +84,11 @@ def read_dialog(screen: Screen, rules: ProviderRules) -> ScreenDialog:
     is_one_of_them = len(choices) > 1 and not any(_BOX.match(each.label) for each in choices)
     offered = tuple(choices) if is_one_of_them else ()
     return ScreenDialog(
-        text=_cut(text), key=key, choices=offered, decisions=_decisions(offered, rules)
+        text=_cut(text),
+        key=key,
+        choices=offered,
+        decisions=_decisions(offered, rules),
+        no_by_escape=rules.answers is not None and rules.answers.no_by_escape,
     )
 
 

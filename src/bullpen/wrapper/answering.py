@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from bullpen.api.wrapping import AnswerDialog, AnswerDialogReply
+from bullpen.model.dialogs import Decision
 from bullpen.terminal.dialogs import ScreenDialog, meant
 from bullpen.terminal.pty import PtyClosed
 from bullpen.wrapper.watching import Watch
 
 __all__ = ["Answering"]
 
-UP, DOWN, ENTER = b"\x1b[A", b"\x1b[B", b"\r"
+UP, DOWN, ENTER, ESCAPE = b"\x1b[A", b"\x1b[B", b"\r", b"\x1b"
 MOVE_SECONDS = 3.0  # for the mark to be where a key has moved it
 TAKE_SECONDS = 8.0  # for the dialog to go away
 MOST_MOVES = 40
@@ -47,6 +48,8 @@ class Answering:
         wanted = meant(dialog, request.text)
         if wanted is None:
             return AnswerDialogReply(outcome="not_understood")
+        if dialog.no_by_escape and dialog.decisions.get(Decision.NO) == wanted:
+            return await self._end(request.dialog_id, ESCAPE, dialog.choices[wanted].label)
         for _ in range(MOST_MOVES):
             place = dialog.marked
             if place is None or place == wanted:
@@ -60,9 +63,11 @@ class Answering:
             dialog = moved
         if dialog.marked != wanted:
             return AnswerDialogReply(outcome="not_understood")
-        await self._press(ENTER)
-        label = dialog.choices[wanted].label
-        outcome = "answered" if await self._is_gone(request.dialog_id) else "unsure"
+        return await self._end(request.dialog_id, ENTER, dialog.choices[wanted].label)
+
+    async def _end(self, dialog_id: str, key: bytes, label: str) -> AnswerDialogReply:
+        await self._press(key)
+        outcome = "answered" if await self._is_gone(dialog_id) else "unsure"
         return AnswerDialogReply(outcome=outcome, answered=label)
 
     def _look(self, dialog_id: str) -> ScreenDialog | None:

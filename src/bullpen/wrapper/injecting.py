@@ -103,6 +103,7 @@ class Injector:
 
     async def press(self, data: bytes) -> None:
         """Press keys, and no message meanwhile."""
+        self.note_keys(data)
         async with self._one:
             await self._write(data)
 

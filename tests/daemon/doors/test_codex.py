@@ -235,6 +235,7 @@ async def test_what_codex_asks_is_answered_by_its_own_request_as_a_person_says(
         assert await door.answer_dialog(AGENT, asked.id, said) is Answered.NOT_ASKED
         await ear.until(lambda: door.is_open(AGENT) == WORKING)
         assert door.dialog(AGENT) is None
+        assert door.knows(AGENT)  # whatever its screen still shows
 
 
 @pytest.mark.requirement("a2a:approval")

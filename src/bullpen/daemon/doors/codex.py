@@ -77,6 +77,11 @@ class CodexDoor(ServedDoor[CodexLink]):
         question = known.link.question if known is not None else None
         return dialog_of(question) if question is not None else None
 
+    def knows(self, agent: str) -> bool:
+        """Whether nothing can be asked that was not heard; who comes late may have missed some."""
+        known = self._agents.get(agent)
+        return known is not None and known.link.is_connected and not known.link.shown.status.flags
+
     async def answer_dialog(self, agent: str, dialog_id: str, said: str) -> Answered:
         """Answer what an agent asks, if that is still the same."""
         known = self._agents.get(agent)

@@ -73,6 +73,11 @@ class OpencodeDoor(ServedDoor[OpencodeLink]):
         asked = known.link.reader.dialogs if known is not None and known.link.is_connected else {}
         return dialog_of(next(iter(asked.values()))) if asked else None
 
+    def knows(self, agent: str) -> bool:
+        """Whether all is known that is asked."""
+        known = self._agents.get(agent)
+        return known is not None and known.link.is_connected
+
     async def answer_dialog(self, agent: str, dialog_id: str, said: str) -> Answered:
         """Answer what an agent asks, if that is still the same."""
         known, asked = self._agents.get(agent), self.dialog(agent)

@@ -209,12 +209,14 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
     `choice` is a regular expression for the line of a choice, with the groups `number`, `label`
     and `mark`, which is there if Enter would take it. The others are patterns of labels: what they
     match means yes, or yes and always, or no. One that several choices match means none of them.
+    With `no_by_escape` no is said by Esc, because the choice would ask for more words.
     """
 
     choice: str
     yes: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
     no: tuple[str, ...] = ()
+    no_by_escape: bool = False
 
     def __post_init__(self) -> None:
         groups = compile_regex(self.choice, "choice").groupindex

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from bullpen.model.messages import MessageType
 from bullpen.model.states import Activity, Provider
 from bullpen.model.tasks import TaskState
 from bullpen.servers.a2a.room import Caller, Scope
+from bullpen.testing.codex_server.shared import SharedCodex
+from bullpen.testing.tmux import eventually
 from tests.daemon.harness import until
 from tests.servers.a2a.v1.guests import Guest, House, house, text_message
 
@@ -230,3 +233,36 @@ async def test_who_subscribes_hears_of_an_answer_that_came_by_another_door() -> 
         assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
         chunks = [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
         assert [each["artifact"]["parts"] for each in chunks] == [[{"text": "right"}]]
+
+
+@pytest.mark.requirement("a2a:approval")
+async def test_a_screen_that_still_shows_what_was_answered_asks_nothing(home: Path) -> None:
+    async with (
+        SharedCodex(home / "app.sock") as codex,
+        house(provider=Provider.CODEX, doors={"app_server": codex.address}) as (there, guest),
+    ):
+        codex.start_thread("t1")
+        codex.say_as_user("t1", "typed by hand")
+        codex.end("t1")
+        sending = asyncio.create_task(guest.ask("SendMessage", {"message": text_message("go")}))
+        await eventually(lambda: bool(codex.asked("turn/start")))
+        await eventually(lambda: codex.is_running("t1"))
+        codex.ask_approval("t1", "touch x")
+        await there.agent.tell(Activity.WAITING_APPROVAL, dialog=DIALOG)  # it paints it, too
+        task = (await sending)["task"]
+        assert "$ touch x" in task["status"]["message"]["parts"][0]["text"]
+        there.caller = TOOL
+        answering = asyncio.create_task(
+            guest.ask("SendMessage", {"message": text_message("yes", taskId=task["id"])})
+        )
+        await eventually(codex.questions[0].done)
+        assert await codex.questions[0] == {"decision": "accept"}
+        await until(lambda: _is_working(there, task["id"]), 20.0)
+        codex.answer("t1", "done")
+        codex.end("t1")
+        assert (await answering)["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert there.agent.answers == []
+
+
+async def _is_working(there: House, task_id: str) -> bool:
+    return (await there.room.task(task_id)).state is TaskState.WORKING
