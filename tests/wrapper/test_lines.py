@@ -99,6 +99,7 @@ async def test_an_urgent_message_comes_after_the_interrupt(home: Path) -> None:
         await daemon.until_ready()
 
 
+@pytest.mark.requirement("S-161")
 async def test_what_somebody_has_begun_to_write_is_not_joined(home: Path) -> None:
     async with room(home) as place, place.wrapped(dummy()) as glass:
         daemon = place.daemon

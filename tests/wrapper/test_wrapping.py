@@ -81,6 +81,7 @@ async def test_keys_reach_the_program_and_its_terminal_has_the_size_of_the_users
         assert await glass.wait() == 0
 
 
+@pytest.mark.requirement("S-160")
 @pytest.mark.parametrize(
     ("code", "status"),
     [("raise SystemExit(9)", 9), ("import os; os.kill(os.getpid(), 9)", 137)],

@@ -47,6 +47,7 @@ def within_reach(description: dict[str, Any], url: str) -> dict[str, Any]:
         "Discover",
         "v1.TaskPushNotificationConfig.sent",
         "v0.3.PushNotificationConfig.sent",
+        "v0.3.PushNotificationConfig.said",
     ):
         schemas[shape]["properties"]["url"] = {"enum": [url]}
     for path in ("/a2a/jsonrpc", "/a2a/jsonrpc/"):
@@ -90,6 +91,8 @@ async def fuzz(
         "--url",
         description["servers"][0]["url"],
         "--no-color",
+        "--suppress-health-check=all",  # a busy machine is no reason to complain
+        "--request-timeout=60",
         *options,
     ]
     if token:

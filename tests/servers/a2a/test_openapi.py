@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
-from bullpen.servers.a2a import external, seed
+from bullpen.servers.a2a.app import agent_routes
 from bullpen.servers.a2a.description import describe
 from bullpen.servers.a2a.operations import DESCRIPTION, EXTERNAL, LISTING, SEED
 from bullpen.servers.a2a.room import Scope
-from bullpen.servers.a2a.v1 import routes as v1
+from bullpen.servers.a2a.v1.handlers import Handlers
 from bullpen.servers.a2a.v1.operations import table
 from tests.daemon.wrapping import wrapped
 from tests.servers.a2a.fuzzing import answering, fuzz, within_reach
-from tests.servers.a2a.house import linux_only, room_of_a_daemon, served
+from tests.servers.a2a.house import House, linux_only, room_of_a_daemon, served
 from tests.servers.a2a.test_security import TOKEN, give
 from tests.thorough import IS_WANTED
 
@@ -45,7 +45,7 @@ def described(document: dict[str, Any], under: str = "") -> set[tuple[str, str]]
 @pytest.mark.requirement("a2a:described")
 async def test_what_is_described_is_exactly_what_is_mounted() -> None:
     async with room_of_a_daemon() as (room, _):
-        routes = [*seed.routes(room), *external.routes(room), *v1.routes(room, "codex")]
+        routes = agent_routes(room, "codex", Handlers(room))
         there = {*mounted(routes), ("GET", "/openapi.json")}
     assert described(describe("http://localhost:8100")) == there
 
@@ -127,25 +127,26 @@ OFTEN_ENOUGH = (
     "--generation-deterministic",
     "--exclude-path-regex={tenant}|/jsonrpc/$",  # they are the same once more
 )
+OF_ALL = ("--include-path=/agents", "--include-path=/openapi.json")
 THOROUGHLY = ("--max-examples=50", "--max-time=240", "--continue-on-failure")
 
 
-async def is_true(directory: Path, *options: str) -> None:
+async def is_true(house: House, directory: Path, *options: str) -> None:
     """Have all that is described asked for, in right and wrong ways; see that it is as told."""
-    give("chief", "read", "send", "control")
-    async with served(**AT_WILL) as house, answering("codex"):
-        web = house.web.at("codex")
-        told = (await web.get("/openapi.json")).body
-        reached = within_reach(told, f"http://127.0.0.1:{house.web.port}/agents/codex")
-        code, said = await fuzz(reached, directory, *options, token=TOKEN)
-        assert code == 0, said[-20_000:]
-        assert (await web.get("/status")).status == 200
+    web = house.web.at("codex")
+    told = (await web.get("/openapi.json")).body
+    reached = within_reach(told, f"http://127.0.0.1:{house.web.port}/agents/codex")
+    code, said = await fuzz(reached, directory, *options, token=TOKEN)
+    assert code == 0, said[-20_000:]
+    assert (await web.get("/status")).status == 200
 
 
 @linux_only
 @pytest.mark.requirement("a2a:described")
 async def test_what_is_described_is_true(home: Path, tmp_path: Path) -> None:
-    await is_true(tmp_path, *OFTEN_ENOUGH)
+    give("chief", "read", "send", "control")
+    async with served(**AT_WILL) as house, answering("codex"):
+        await is_true(house, tmp_path, *OFTEN_ENOUGH)
 
 
 @linux_only
@@ -153,7 +154,12 @@ async def test_what_is_described_is_true(home: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(not IS_WANTED, reason="`make thorough` tries it")
 @pytest.mark.requirement("a2a:described")
 async def test_what_is_described_is_true_however_much_is_tried(home: Path, tmp_path: Path) -> None:
-    await is_true(tmp_path, *THOROUGHLY)
+    give("chief", "read", "send", "control")
+    async with served(**AT_WILL) as house, answering("codex"):
+        general = (await house.web.get("/openapi.json")).body
+        code, said = await fuzz(general, tmp_path, *OF_ALL)
+        assert code == 0, said[-20_000:]
+        await is_true(house, tmp_path, *THOROUGHLY)
 
 
 def test_every_operation_is_in_the_reference() -> None:

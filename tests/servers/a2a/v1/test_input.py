@@ -99,6 +99,7 @@ async def test_what_is_wrong_by_0_3_is_refused_before_a_stream_begins() -> None:
             {"message": {**good, "role": None}},
             {"message": {**good, "content": [{}]}},
             {"message": {**good, "content": [{"file": {"fileWithBytes": "/w=="}}]}},
+            {"message": {**good, "content": [{"file": {"fileWithBytes": "FwpELiUi"}}]}},
             {"message": {**good, "taskId": "none"}},
         ]
         for wrong in wrongs:
@@ -106,6 +107,12 @@ async def test_what_is_wrong_by_0_3_is_refused_before_a_stream_begins() -> None:
                 answer = await guest.http.post(path, json=wrong)
                 assert answer.status_code in (400, 404), (path, wrong, answer.text)
                 assert answer.json()["error"]["code"] == answer.status_code
+        file = {"kind": "file", "file": {"bytes": "x"}}
+        params = {"message": {"messageId": "o", "role": "user", "parts": [file]}}
+        for method in ("message/send", "message/stream"):
+            asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            answer = await guest.http.post("a2a/jsonrpc", json=asked)
+            assert answer.json()["error"]["code"] == -32602
         nothing = await guest.http.post("a2a/rest/v1/message:stream", content=b"")
         assert nothing.status_code == 400
         task_id = await old_task(guest, agent)
@@ -117,10 +124,13 @@ async def test_what_is_wrong_by_0_3_is_refused_before_a_stream_begins() -> None:
         await agent.reply("done")
         late = await guest.http.get(f"a2a/rest/v1/tasks/{task_id}:subscribe")
         assert late.status_code == 400
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
         for version in ({}, {"a2a-version": "0"}, {"a2a-version": "0.3"}):
             card = (await guest.http.get("a2a/rest/v1/card", headers=version)).json()
             assert (card["name"], card["preferredTransport"]) == (agent.agent.name, "JSONRPC")
             assert card["protocolVersion"].startswith("0.3")
-            asked = {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
             told = await guest.http.post("a2a/jsonrpc", json=asked, headers=version)
             assert told.json()["result"]["name"] == agent.agent.name
+        for other in ("x", "1.0", "0x"):
+            told = await guest.http.post("a2a/jsonrpc", json=asked, headers={"a2a-version": other})
+            assert told.json()["error"]["code"] == -32009

@@ -3,28 +3,48 @@
 What cannot be turned is refused before it comes to that; some answers are mended afterwards.
 """
 
-import binascii
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
+from a2a.compat.v0_3 import conversions, types
 from a2a.compat.v0_3.proto_utils import FromProto
-from a2a.compat.v0_3.types import AgentCard
-from a2a.utils.errors import InvalidParamsError
+from a2a.utils.errors import InvalidParamsError, VersionNotSupportedError
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 from starlette.responses import JSONResponse, Response
 
-__all__ = ["card", "check_body", "is_spoken", "mended", "name_config"]
+__all__ = [
+    "card",
+    "check_body",
+    "check_request",
+    "check_version",
+    "is_method",
+    "mended",
+    "name_config",
+]
 
+MESSAGE_METHODS = ("message/send", "message/stream")
 CONFIG_METHOD = "tasks/pushNotificationConfig/get"
+_VERSION = re.compile(r"0(\.[0-9]{1,9}){0,2}")
 
 
-def is_spoken(headers: Mapping[str, str]) -> bool:
-    """Whether 0.3 is what a request says it speaks, or it says nothing."""
-    said = headers.get("a2a-version", "")
-    return not said or said.startswith("0")
+def is_method(method: Any) -> bool:
+    """Whether it is a method of 0.3 that is asked by JSON-RPC."""
+    return isinstance(method, str) and "/" in method
+
+
+def check_version(version: str) -> None:
+    """See that who asks for a method of 0.3 speaks that; who says nothing does.
+
+    Raises:
+        VersionNotSupportedError: it is another version. The SDK calls that an error of ours.
+    """
+    if version and _VERSION.fullmatch(version) is None:
+        raise VersionNotSupportedError(f"this is asked in A2A 0.3, and not in {version[:20]}")
 
 
 def check_body(body: Any, kind: type[Message]) -> None:
@@ -33,23 +53,48 @@ def check_body(body: Any, kind: type[Message]) -> None:
     Raises:
         InvalidParamsError: it cannot.
     """
-    try:
+    with _refused():
         if kind is old.SendMessageRequest:
             sent = ParseDict(body, old.SendMessageRequest(), ignore_unknown_fields=True)
-            FromProto.message_send_params(sent)
+            _check_message(FromProto.message_send_params(sent))
         elif kind is old.CreateTaskPushNotificationConfigRequest:
             config = old.CreateTaskPushNotificationConfigRequest()
             ParseDict(body, config, ignore_unknown_fields=True)
             FromProto.task_push_notification_config_request(config)
-    except (ParseError, ValueError, TypeError, binascii.Error) as error:
+
+
+def check_request(body: Any) -> None:
+    """See that what is sent by JSON-RPC can be turned into 1.0, if it is a message of 0.3.
+
+    Raises:
+        InvalidParamsError: it cannot.
+    """
+    if (
+        isinstance(body, dict)
+        and body.get("jsonrpc") == "2.0"
+        and body.get("method") in MESSAGE_METHODS
+    ):
+        with _refused():
+            _check_message(types.MessageSendParams.model_validate(body.get("params")))
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except (ParseError, ValueError, TypeError) as error:
         raise InvalidParamsError("this is no message of A2A 0.3") from error
+
+
+def _check_message(params: types.MessageSendParams) -> None:
+    conversions.to_core_send_message_request(types.SendMessageRequest(id="", params=params))
 
 
 def card(response: Response) -> Response:
     """Return the card by REST with the names it has in JSON, and not with those of Python."""
     if response.status_code != 200 or not isinstance(response, JSONResponse):
         return response
-    told = AgentCard.model_validate(json.loads(bytes(response.body)))
+    told = types.AgentCard.model_validate(json.loads(bytes(response.body)))
     return JSONResponse(told.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
@@ -71,7 +116,7 @@ def mended(body: Any, response: Response) -> Response:
     answer, the answer is null, which the SDK leaves out.
     """
     method = body.get("method") if isinstance(body, dict) else None
-    if not isinstance(method, str) or "/" not in method or not isinstance(response, JSONResponse):
+    if not is_method(method) or not isinstance(response, JSONResponse):
         return response
     told = json.loads(bytes(response.body))
     error = told.get("error")

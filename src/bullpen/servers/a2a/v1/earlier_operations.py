@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
+from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter
 
 from bullpen.servers.a2a.operations import Operation, Query
 from bullpen.servers.a2a.v1.card import REST
 from bullpen.servers.a2a.v1.push import LONGEST_ID
-from bullpen.servers.a2a.v1.shapes import Json, Shapes
+from bullpen.servers.a2a.v1.shapes import COMPONENTS, Json, Shapes
 
-__all__ = ["IN_A_HEADER", "LONG_ID", "TIGHTER", "URL", "WITH_TEXT", "rest_of_0_3"]
+__all__ = ["IN_A_HEADER", "LONG_ID", "TIGHTER", "URL", "WITH_TEXT", "methods_of_0_3", "rest_of_0_3"]
 
 OLD = "/v1"
 
@@ -51,6 +52,17 @@ TIGHTER: dict[str, Json] = {
 _VERSION = Query(
     "A2A-Version", {"type": "string", "pattern": r"^(0(\.[0-9]{1,4}){0,2})?$"}, "", "header"
 )
+
+
+def methods_of_0_3(schemas: dict[str, Json]) -> dict[str, Json | None]:
+    """Return the methods by JSON-RPC with their params; what these refer to is put into a dict."""
+    found: dict[str, Json | None] = {}
+    models: dict[str, Any] = dict(JSONRPC03Adapter.METHOD_TO_MODEL)
+    for method, model in models.items():
+        schema = model.model_json_schema(ref_template=f"{COMPONENTS}v0.3.{{model}}.said")
+        schemas |= {f"v0.3.{name}.said": each for name, each in schema.pop("$defs", {}).items()}
+        found[method] = schema["properties"].get("params")
+    return found
 
 
 def rest_of_0_3(shapes: Shapes) -> Iterable[Operation]:

@@ -18,6 +18,7 @@ from bullpen.servers.a2a.v1.earlier_operations import (
     TIGHTER,
     URL,
     WITH_TEXT,
+    methods_of_0_3,
     rest_of_0_3,
 )
 from bullpen.servers.a2a.v1.listing import DEFAULT_PAGE, LARGEST_PAGE
@@ -132,18 +133,6 @@ def _cards(shapes: Shapes) -> Iterable[Operation]:
 # ---------------------------------------------------------------------------------------- JSON-RPC
 
 _ID = {"type": ["string", "integer", "null"]}
-_OLD_METHODS = [
-    "message/send",
-    "message/stream",
-    "tasks/get",
-    "tasks/cancel",
-    "tasks/resubscribe",
-    "tasks/pushNotificationConfig/set",
-    "tasks/pushNotificationConfig/get",
-    "tasks/pushNotificationConfig/list",
-    "tasks/pushNotificationConfig/delete",
-    "agent/getAuthenticatedExtendedCard",
-]
 
 
 def _jsonrpc(shapes: Shapes) -> Iterable[Operation]:
@@ -151,7 +140,10 @@ def _jsonrpc(shapes: Shapes) -> Iterable[Operation]:
         _request({"const": method}, shapes.sent(kind))
         for method, kind in JsonRpcDispatcher.METHOD_TO_MODEL.items()
     ]
-    asked.append(_request({"enum": _OLD_METHODS}, {"type": "object"}))
+    asked += [
+        _request({"const": method}, params)
+        for method, params in methods_of_0_3(shapes.schemas).items()
+    ]
     for name, path in (("askJsonRpc", f"/{JSONRPC}"), ("askJsonRpcSlash", f"/{JSONRPC}/")):
         yield Operation(
             name,
@@ -167,12 +159,11 @@ def _jsonrpc(shapes: Shapes) -> Iterable[Operation]:
         )
 
 
-def _request(method: Json, params: Json) -> Json:
-    return {
-        "type": "object",
-        "properties": {"jsonrpc": {"const": "2.0"}, "id": _ID, "method": method, "params": params},
-        "required": ["jsonrpc", "id", "method", "params"],
-    }
+def _request(method: Json, params: Json | None) -> Json:
+    properties = {"jsonrpc": {"const": "2.0"}, "id": _ID, "method": method}
+    if params is not None:
+        properties["params"] = params
+    return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 _ANSWER: Json = {

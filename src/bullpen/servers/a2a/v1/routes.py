@@ -59,6 +59,7 @@ from bullpen.servers.a2a.v1.sse import begun, events_of
 __all__ = ["Where", "nowhere", "routes"]
 
 STREAMS_KEY = "bullpen.a2a.streams"
+OLD_KEY = "bullpen.a2a.old"
 CALLER_KEY = "bullpen.caller"  # of `Door`
 CONTACT_KEY = "bullpen.contact"  # of the app
 CARD = "/.well-known/agent-card.json"
@@ -169,9 +170,9 @@ class _Binding(DefaultServerCallContextBuilder):
         return card_of(contact, _base_url(request), rules, grpc=grpc)
 
     def _own_card(self, request: Request, contact: Contact, rules: Rules) -> pb.AgentCard:
-        """Return the card for who asks by a binding: without a version that is one of 0.3."""
+        """Return the card for who asks by a binding, of 1.0 or 0.3."""
         card = self._make_card(request, contact, rules)
-        return with_old_interfaces(card) if earlier.is_spoken(request.headers) else card
+        return with_old_interfaces(card) if request.scope.get(OLD_KEY) else card
 
     async def card(self, request: Request) -> Response:
         """Answer with the card: the strict one, unless who asks speaks 0.3."""
@@ -218,8 +219,12 @@ class _Binding(DefaultServerCallContextBuilder):
                     context = self.build(request)
                     return JSONResponse(await answer_plain(plain, self._handler, context))
                 method = body.get("method") if isinstance(body, dict) else None
+                request.scope[OLD_KEY] = earlier.is_method(method)
+                if request.scope[OLD_KEY]:
+                    earlier.check_version(request.headers.get("a2a-version", ""))
                 check_json(body, status=_status_of(body) if method == "ListTasks" else None)
                 _check_params(body)
+                earlier.check_request(body)
             except NotJson as error:
                 told = {"code": -32700, "message": error.message}
                 return JSONResponse({"jsonrpc": "2.0", "id": None, "error": told})
@@ -247,6 +252,7 @@ class _Binding(DefaultServerCallContextBuilder):
             rules = OURS
             try:
                 rules = await self._handler.rules()
+                request.scope[OLD_KEY] = route.path.startswith(OLD)
                 if request.method == "POST" and (sent or await request.body()):
                     _check_type(request)
                     check_json(body := await read_json(request))
