@@ -12,7 +12,7 @@ from bullpen.connection import Connection, SocketTransport
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.states import Activity
 from bullpen.model.tasks import TaskState
-from bullpen.model.turns import Utterance
+from bullpen.model.turns import Turn, Utterance
 from tests.daemon.harness import Clock, Peer, RefusedError, event, running_daemon, settings, until
 from tests.daemon.wrapping import wrapped
 
@@ -512,8 +512,13 @@ async def test_who_watches_a_task_is_told_of_everything_that_becomes_of_it(home:
             await shown(lambda it: it and it[-1].state is TaskState.WORKING)
             await agent.tell(Activity.WAITING_APPROVAL, is_ready=False)
             await shown(lambda it: it[-1].state is TaskState.INPUT_REQUIRED)
-            daemon.post.hear_said("codex", Utterance(text="half of it"))
+            daemon.post.hear("codex", Turn(by="codex_hooks", prompt="do it", turn_id="t-2"))
+            other = Utterance(text="for somebody else", turn_id="t-1", is_new=True)
+            daemon.post.hear_said("codex", other)
+            own = Utterance(text="half of it", turn_id="t-2", is_new=True)
+            daemon.post.hear_said("codex", own)
             await shown(lambda it: "half of it" in it)
             await agent.answer(typed, "an answer")
             await shown(lambda it: it[-1] != "half of it" and it[-1].text == "an answer")
+            assert "for somebody else" not in told
             await watcher.request(talk.WatchTasks(task_ids=(task_id,), watch=False), timeout=20)
