@@ -22,7 +22,7 @@ async def daemon(home: Path) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await execute("stop", "dummy", "--no-start")
+            await execute("stop", "dummy")
 
 
 def session() -> list[str]:
