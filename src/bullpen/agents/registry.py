@@ -24,7 +24,17 @@ from bullpen.agents.instances import Instance, Instances
 from bullpen.agents.processes import is_running
 from bullpen.errors import BullpenError
 
-__all__ = ["AgentEntry", "AgentRegistry", "PortTakenError", "RegistryError", "default_directory"]
+__all__ = [
+    "STARTING",
+    "AgentEntry",
+    "AgentRegistry",
+    "PortTakenError",
+    "RegistryError",
+    "default_directory",
+]
+
+STARTING = "STARTING"
+"""The status of an agent that has only just put itself there."""
 
 DIRECTORY_VARIABLE = "SYNAPSE_REGISTRY_DIR"  # for those who have told Synapse to look elsewhere
 LOCK = ".registry.lock"  # Synapse's name for it
@@ -99,7 +109,7 @@ class AgentRegistry:
         agent_id: str,
         agent_type: str,
         port: int | None,
-        status: str = "STARTING",
+        status: str = STARTING,
         *,
         pid: int | None = None,
         working_dir: str | Path | None = None,

@@ -21,7 +21,7 @@ from bullpen.agents.a2a.external import ExternalAgentRegistry, RegistryUnusable,
 from bullpen.agents.a2a.peer import Peer
 from bullpen.agents.instances import Instances
 from bullpen.agents.providers.values import text
-from bullpen.agents.registry import AgentRegistry
+from bullpen.agents.registry import STARTING, AgentRegistry
 from bullpen.api.errors import ApiError
 from bullpen.api.external import DiscoverAgent, ListExternal, RemoveExternal
 from bullpen.api.runtime import Paths
@@ -138,12 +138,15 @@ class Elsewhere:
 
     def _read(self) -> tuple[tuple[ExternalAgent, ...], tuple[dict[str, Any], ...]]:
         """Return the agents that were added, and what those of this machine say of themselves."""
-        ours = self._instances.all()
+        listed = self._registry.list_agents()
+        ours = self._instances.all()  # read last: one of ours has its file as long as it is listed
         ids, pids = {each.agent_id for each in ours}, {each.pid for each in ours}
         local = tuple(
             fields
-            for agent_id, fields in self._registry.list_agents().items()
-            if agent_id not in ids and fields.get("pid") not in pids
+            for agent_id, fields in listed.items()
+            if fields.get("status") != STARTING  # nor is it known yet whether it is one of ours
+            and agent_id not in ids
+            and fields.get("pid") not in pids
         )
         return self.client.registry.list_agents(), local
 

@@ -143,10 +143,11 @@ class Presence:
         return self._instance.name
 
     def _leave(self) -> None:
+        # In this order: who is in the registry without a file of ours is taken for somebody else.
+        if self._entry is not None:
+            self._registry.unregister(self._entry.agent_id)
+            self._entry = None
         if self._instance is not None:
             Path(self._instance.socket).unlink(missing_ok=True)
             self._instances.remove(self._instance)
             self._instance = None
-        if self._entry is not None:
-            self._registry.unregister(self._entry.agent_id)
-            self._entry = None

@@ -95,6 +95,18 @@ async def test_a_message_to_an_agent_elsewhere_is_answered_and_every_step_is_kno
         assert len(agent.sent) == 1
 
 
+@pytest.mark.requirement("door:external", "S-150")
+async def test_an_agent_that_only_starts_may_yet_turn_out_to_be_ours(home: Path) -> None:
+    async with FakeA2AAgent("seed") as one, FakeA2AAgent("seed") as two:
+        enter(home, one, "gemini", status="STARTING")
+        enter(home, two, "codex")
+        async with running_daemon() as (peer, _):
+            assert await contact(peer, f"codex-{two.port}") is not None
+            assert await contact(peer, f"gemini-{one.port}") is None
+            enter(home, one, "gemini")
+            await until(lambda: contact(peer, f"gemini-{one.port}"))
+
+
 @pytest.mark.requirement("door:external", "S-04", "S-48", "S-150")
 async def test_an_agent_of_this_machine_goes_before_one_elsewhere_of_the_same_name(
     home: Path,
