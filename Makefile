@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CODE := $(wildcard src tests bench examples)
-OURS := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONASYNCIODEBUG=1 $(BIN)/python
+OURS := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 PYTEST := $(OURS) -m pytest
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -23,7 +23,7 @@ test: check ## everything: check, then the tests (ARGS='-k name' to choose)
 	$(PYTEST) -n 2 --dist loadgroup $(ARGS) || $(OURS) scripts/again.py $$?
 
 thorough: ## the same, with more programs and more examples: half an hour and more
-	BULLPEN_THOROUGH=1 HYPOTHESIS_PROFILE=thorough $(MAKE) test ARGS="-o asyncio_debug=true $(ARGS)"
+	BULLPEN_THOROUGH=1 HYPOTHESIS_PROFILE=thorough PYTHONASYNCIODEBUG=1 $(MAKE) test ARGS="-o asyncio_debug=true $(ARGS)"
 
 check: lint types imports ## everything but the tests, in seconds
 
