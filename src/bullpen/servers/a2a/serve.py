@@ -6,6 +6,7 @@ listening socket. Beside its own port an agent has one for gRPC, if that is inst
 
 import asyncio
 import contextlib
+import gc
 import importlib.util
 import logging
 import os
@@ -112,6 +113,9 @@ class _Serving:
 
         handlers = Handlers(self._room)
         app = make_app(self._room, self._guard, self._settings, handlers, self._grpc.where)
+        if not gc.get_freeze_count():  # once for a process
+            gc.collect()
+            gc.freeze()  # or to look for garbage would take 20 ms, for all that was loaded
         return _Loaded(HttpServer(app, connections=self._settings.connections), handlers)
 
     async def _grpc_server(self) -> "GrpcServer":
