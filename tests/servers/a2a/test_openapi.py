@@ -127,7 +127,7 @@ OFTEN_ENOUGH = (
     "--generation-deterministic",
     "--exclude-path-regex={tenant}|/jsonrpc/$",  # they are the same once more
 )
-OF_ALL = ("--include-path=/agents", "--include-path=/openapi.json")
+OF_ALL = ("--include-path=/agents", "--include-path=/openapi.json", "--phases=coverage,fuzzing")
 THOROUGHLY = ("--max-examples=50", "--max-time=240", "--continue-on-failure")
 
 
