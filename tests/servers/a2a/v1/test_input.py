@@ -134,3 +134,6 @@ async def test_what_is_wrong_by_0_3_is_refused_before_a_stream_begins() -> None:
         for other in ("x", "1.0", "0x"):
             told = await guest.http.post("a2a/jsonrpc", json=asked, headers={"a2a-version": other})
             assert told.json()["error"]["code"] == -32009
+        for path, other in (("a2a/rest/v1/card", "0r"), ("a2a/rest/tasks", "1r")):
+            refused = await guest.http.get(path, headers={"a2a-version": other})
+            assert refused.json()["error"]["details"][0]["reason"] == "VERSION_NOT_SUPPORTED"

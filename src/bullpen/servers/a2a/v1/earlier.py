@@ -29,7 +29,7 @@ __all__ = [
 
 MESSAGE_METHODS = ("message/send", "message/stream")
 CONFIG_METHOD = "tasks/pushNotificationConfig/get"
-_VERSION = re.compile(r"0(\.[0-9]{1,9}){0,2}")
+_VERSION = re.compile(r"([0-9]{1,4})(\.[0-9]{1,4}){0,2}")
 
 
 def is_method(method: Any) -> bool:
@@ -37,14 +37,17 @@ def is_method(method: Any) -> bool:
     return isinstance(method, str) and "/" in method
 
 
-def check_version(version: str) -> None:
-    """See that who asks for a method of 0.3 speaks that; who says nothing does.
+def check_version(version: str, major: int = 0) -> None:
+    """See that who says which version it speaks says one of those that are spoken there.
 
     Raises:
-        VersionNotSupportedError: it is another version. The SDK calls that an error of ours.
+        VersionNotSupportedError: it is another. The SDK calls that an error of ours in 0.3, and
+            takes what only begins with a version for one.
     """
-    if version and _VERSION.fullmatch(version) is None:
-        raise VersionNotSupportedError(f"this is asked in A2A 0.3, and not in {version[:20]}")
+    spoken = _VERSION.fullmatch(version)
+    if version and (spoken is None or spoken[1] != str(major)):
+        spoken_here = "1.0" if major else "0.3"
+        raise VersionNotSupportedError(f"this is asked in A2A {spoken_here}, not in {version[:20]}")
 
 
 def check_body(body: Any, kind: type[Message]) -> None:

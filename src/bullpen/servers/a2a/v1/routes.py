@@ -253,6 +253,9 @@ class _Binding(DefaultServerCallContextBuilder):
             try:
                 rules = await self._handler.rules()
                 request.scope[OLD_KEY] = route.path.startswith(OLD)
+                earlier.check_version(
+                    request.headers.get("a2a-version", ""), 0 if request.scope[OLD_KEY] else 1
+                )
                 if request.method == "POST" and (sent or await request.body()):
                     _check_type(request)
                     check_json(body := await read_json(request))
