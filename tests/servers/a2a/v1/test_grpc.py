@@ -442,4 +442,6 @@ async def _is_closed(where: str) -> bool:
             await asyncio.get_running_loop().sock_connect(probe, (host, int(port)))
         except ConnectionRefusedError:
             return True
+        except ConnectionResetError:  # it is just being closed
+            return False
     return False
