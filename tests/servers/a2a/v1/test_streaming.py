@@ -36,6 +36,7 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_end() -> None:
         stream = guest.stream("SendStreamingMessage", {"message": text_message("go")})
         reading = asyncio.create_task(collect(stream, events))
         typed = await there.agent.next()
+        await eventually(lambda: bool(events))  # from here on everything is told
         await there.reply("half of it", type=MessageType.PROGRESS)
         await there.agent.answer(typed, "all of it")
         await reading
@@ -200,6 +201,7 @@ async def test_an_agent_that_dies_ends_the_task_and_the_stream() -> None:
         stream = guest.stream("SendStreamingMessage", {"message": text_message("go")})
         reading = asyncio.create_task(collect(stream, events))
         typed = await there.agent.next()
+        await eventually(lambda: bool(events))
         await there.agent.end(1)
         async with asyncio.timeout(20):
             await reading
