@@ -81,6 +81,11 @@ class Telling:
         """Yield what is told when the task has another turn."""
         self._earlier = (*self._earlier, self._turn)
         self._answers = 0
+        # As it began, whenever that is heard of: all who listen are told the same.
+        self._state = pb.TaskState.TASK_STATE_SUBMITTED
+        status = pb.TaskStatus(state=self._state)
+        status.timestamp.FromDatetime(turn.created_at)
+        yield self._status(status)
         yield from self.change(turn)
 
     @property
