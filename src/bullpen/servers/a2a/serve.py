@@ -10,7 +10,6 @@ import gc
 import importlib.util
 import logging
 import os
-import secrets
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
+from bullpen.api.files import write_private
 from bullpen.api.runtime import Paths
 from bullpen.api.settings import A2aSettings, Settings
 from bullpen.api.talk import Contact
@@ -157,7 +157,7 @@ async def _serve_all(serving: _Serving, paths: Paths, settings: A2aSettings) -> 
     with listening:
         port = listening.getsockname()[1]
         try:
-            await asyncio.to_thread(_write_private, paths.a2a_port, f"{port}\n")
+            await asyncio.to_thread(write_private, paths.a2a_port, f"{port}\n")
             serving.all_agents = f"{'https' if tls else 'http'}://{settings.bind}:{port}/agents"
             logger.info("serving A2A at %s, port %d", settings.bind, port)
             await serving.serve_port(listening, None, tls)
@@ -221,15 +221,3 @@ def _bind(settings: A2aSettings) -> socket.socket:
         listening.close()
         raise
     return listening
-
-
-def _write_private(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="ascii") as file:
-            file.write(text)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

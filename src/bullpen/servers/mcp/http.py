@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import hmac
 import logging
-import os
 import secrets
 import socket
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bullpen.api.client import Client
+from bullpen.api.files import write_private
 from bullpen.api.runtime import Paths
 from bullpen.api.talk import WhoAmI
 from bullpen.connection import RpcError
@@ -56,7 +56,7 @@ async def serve_http(client: Client, tools: Tools, paths: Paths, port: int) -> N
         listening.listen(BACKLOG)
         listening.setblocking(False)
         bound = listening.getsockname()[1]
-        await asyncio.to_thread(_write_private, paths.mcp_port, f"{bound}\n")
+        await asyncio.to_thread(write_private, paths.mcp_port, f"{bound}\n")
         try:
             logger.info("serving MCP at http://%s:%d%s", LOOPBACK, bound, PATH)
             await _somebody(listening)
@@ -201,17 +201,5 @@ def _token(path: Path) -> str:
         if found := path.read_text(encoding="ascii", errors="replace").strip():
             return found
     token = secrets.token_urlsafe(32)
-    _write_private(path, f"{token}\n")
+    write_private(path, f"{token}\n")
     return token
-
-
-def _write_private(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="ascii") as file:
-            file.write(text)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
