@@ -73,27 +73,38 @@ def said(chunks: list[dict[str, Any]]) -> str:
     return put_together([*chunks[:-1], chunks[-1] | {"lastChunk": True}])
 
 
+async def asks(guest: Guest, text: str, words: str) -> str:
+    """Send a message of which the agent asks something; return its task when that is in words."""
+    task = (await guest.ask("SendMessage", {"message": text_message(text)}))["task"]
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+
+    async def is_told() -> bool:
+        status = (await guest.ask("GetTask", {"id": task["id"]}))["status"]
+        return words in status["message"]["parts"][0]["text"]
+
+    await eventually(is_told)  # that it asks may be known before what it asks
+    return str(task["id"])
+
+
 @pytest.mark.requirement("a2a:approval")
 async def test_a_command_is_approved_by_who_may_and_nobody_else(home: Path) -> None:
     made = home / "project" / "made.txt"
     async with codex_served(home) as (_, there, guest), asyncio.timeout(SECONDS):
-        command = text_message("<<bashesc touch made.txt ;; say it is made>>")
-        task = (await guest.ask("SendMessage", {"message": command}))["task"]
-        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-        assert "$ touch made.txt" in task["status"]["message"]["parts"][0]["text"]
-        approval = text_message("yes", taskId=task["id"])
+        command = "<<bashesc touch made.txt ;; say it is made>>"
+        task_id = await asks(guest, command, "$ touch made.txt")
+        approval = text_message("yes", taskId=task_id)
         assert await guest.refusal("SendMessage", {"message": approval}) == -32600
         assert not await asyncio.to_thread(made.exists)
         there.caller = CONTROLS
-        vague = text_message("if you like", taskId=task["id"])
+        vague = text_message("if you like", taskId=task_id)
         assert await guest.refusal("SendMessage", {"message": vague}) == -32602
         done = (await guest.ask("SendMessage", {"message": approval}))["task"]
-        assert (done["id"], done["status"]["state"]) == (task["id"], "TASK_STATE_COMPLETED")
+        assert (done["id"], done["status"]["state"]) == (task_id, "TASK_STATE_COMPLETED")
         assert done["artifacts"][0]["parts"] == [{"text": "it is made"}]
         assert await asyncio.to_thread(made.exists)
-        refused = text_message("<<bashesc touch other.txt ;; say it is not made>>")
-        task = (await guest.ask("SendMessage", {"message": refused}))["task"]
-        no = text_message("no", taskId=task["id"])
+        refused = "<<bashesc touch other.txt ;; say it is not made>>"
+        task_id = await asks(guest, refused, "$ touch other.txt")
+        no = text_message("no", taskId=task_id)
         over = (await guest.ask("SendMessage", {"message": no}))["task"]
         assert over["status"]["state"] == "TASK_STATE_COMPLETED", over
         assert over["artifacts"][0]["parts"] == [{"text": "it is not made"}]
