@@ -18,6 +18,13 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "bullpen"))
 
+# The developer's own tmux is none of ours, nor are we an agent he has started. With CI set, some
+# agents take nobody to be at their terminal. How wide and colourful his terminal is, a test says.
+OF_THE_SURROUNDINGS = (
+    *("TMUX", "TMUX_PANE", "BULLPEN_SECRET", "BULLPEN_AGENT", "CI"),
+    *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"),
+)
+
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -36,9 +43,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local/share"))
         monkeypatch.setenv("XDG_STATE_HOME", str(home / ".local/state"))
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-        # The developer's own tmux is none of ours, nor are we an agent he has started. With CI set,
-        # some agents take nobody to be at their terminal.
-        for name in ("TMUX", "TMUX_PANE", "BULLPEN_SECRET", "BULLPEN_AGENT", "CI"):
+        for name in OF_THE_SURROUNDINGS:
             monkeypatch.delenv(name, raising=False)
         yield home
 

@@ -218,7 +218,8 @@ def test_the_table_has_a_line_for_every_figure(report: dict[str, Any]) -> None:
     assert len(table) == len(figures) + 2
     assert all(f["what"] in line for f, line in zip(figures, table[2:], strict=True))
     assert len({len(line) for line in table}) == 1
-    assert all(math.isfinite(f["ratio"]) and f["ratio"] > 0 for f in figures)
+    # A quiet daemon may use less of a core in two seconds than the kernel counts.
+    assert all(math.isfinite(f["ratio"]) and f["ratio"] >= 0 for f in figures)
 
 
 def test_the_page_about_them_has_every_row(

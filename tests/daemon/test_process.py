@@ -325,7 +325,8 @@ async def test_a_source_that_is_killed_comes_back_and_others_go_on(
 
 async def children(parent: int, kind: str) -> list[int]:
     process = await asyncio.create_subprocess_exec(
-        "ps", "-axo", "pid=,ppid=,args=", stdout=asyncio.subprocess.PIPE
+        *("ps", "-axww", "-o", "pid=,ppid=,args="),  # ww: however wide a terminal is said to be
+        stdout=asyncio.subprocess.PIPE,
     )
     said, _ = await process.communicate()
     rows = [line.split(None, 2) for line in said.decode().splitlines()]
