@@ -21,6 +21,7 @@ from bullpen.agents import processes, registry
 from bullpen.agents.instances import Instance, Instances
 from bullpen.agents.processes import is_running, start_of
 from bullpen.agents.registry import AgentRegistry, PortTakenError, RegistryError, default_directory
+from bullpen.api import files
 
 SECONDS = 30
 FIELDS = {"agent_id", "agent_type", "port", "status", "pid", "working_dir", "endpoint"}
@@ -318,7 +319,7 @@ def test_a_lock_that_nobody_lets_go_of_is_waited_for_and_then_told(
         assert agents.update_status("a" * 64, "IDLE")
         freeing.join()
         fcntl.flock(lock, fcntl.LOCK_EX)
-        monkeypatch.setattr(registry, "LOCK_SECONDS", 0.0)
+        monkeypatch.setattr(files, "LOCK_SECONDS", 0.0)
         with pytest.raises(RegistryError, match=r"somebody has held \.registry\.lock"):
             agents.update_status("a" * 64, "BUSY")
         assert content(agents, "a" * 64)["status"] == "IDLE"

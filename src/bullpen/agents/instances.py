@@ -5,18 +5,17 @@ where its socket is. A file whose process is gone is not believed.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from bullpen.agents.processes import is_running
+from bullpen.api.files import locked, write_private
 from bullpen.api.runtime import make_private
 from bullpen.connection.transports.socket import MAX_UNIX_PATH_BYTES
 
@@ -70,8 +69,7 @@ class Instances:
             OSError: the file cannot be written.
         """
         make_private(self.directory)
-        with open(self.directory / LOCK, "ab", opener=_private) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # held for the time it takes to write a small file
+        with locked(self.directory / LOCK):
             name = next(each for each in _names(wanted.name) if self._may_have(each, wanted))
             found = self.read(name)
             made = msgspec.structs.replace(
@@ -101,15 +99,7 @@ class Instances:
             OSError: the file cannot be written.
         """
         make_private(self.directory)
-        descriptor, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(instance))
-            temporary.replace(self._path(instance.name))
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_private(self._path(instance.name), msgspec.json.encode(instance))
 
     def remove(self, instance: Instance) -> None:
         """Forget a wrapper, unless another has taken its name."""
@@ -166,10 +156,6 @@ def _names(wanted: str) -> Iterator[str]:
     yield wanted
     for number in itertools.count(2):
         yield f"{wanted}-{number}"
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _decode(path: Path) -> Instance | None:

@@ -6,20 +6,18 @@ lock that Synapse takes as well. An entry is believed as long as its process run
 passes over the others, and whoever wrote one removes it, or else `bullpen doctor --clean`.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import socket
-import tempfile
-import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bullpen.agents.a2a_files import hold, write_fields
 from bullpen.agents.instances import Instance, Instances
 from bullpen.agents.processes import is_running
 from bullpen.errors import BullpenError
@@ -38,10 +36,7 @@ STARTING = "STARTING"
 
 DIRECTORY_VARIABLE = "SYNAPSE_REGISTRY_DIR"  # for those who have told Synapse to look elsewhere
 LOCK = ".registry.lock"  # Synapse's name for it
-PRIVATE_DIRECTORY = 0o700
 MAX_BYTES = 2**16
-LOCK_SECONDS = 5.0
-LOOK_SECONDS = 0.01  # nothing tells when somebody else lets go of a lock
 
 # Between the ports of our profiles: those of agents that have none, or share one with another.
 SHARED_PORTS = range(8105, 8199)
@@ -263,56 +258,21 @@ class AgentRegistry:
     def _write(self, entry: AgentEntry) -> None:
         path = self.directory / f"{entry.agent_id}.json"
         try:
-            # Its mode is 0600, and a name that begins with a dot is nobody's entry.
-            descriptor, name = tempfile.mkstemp(
-                dir=self.directory, prefix=f".{path.stem}.", suffix=".tmp"
-            )
-            temporary = Path(name)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(msgspec.json.format(msgspec.json.encode(entry), indent=2) + b"\n")
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+            write_fields(path, entry)
         except OSError as error:
-            raise RegistryError(self.directory, error.strerror or str(error)) from error
+            raise self._trouble(error) from error
 
     def _remove(self, agent_id: str) -> None:
         try:
             (self.directory / f"{agent_id}.json").unlink(missing_ok=True)
         except OSError as error:
-            raise RegistryError(self.directory, error.strerror or str(error)) from error
+            raise self._trouble(error) from error
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            for each in (self.directory.parent, self.directory):
-                each.mkdir(
-                    mode=PRIVATE_DIRECTORY, exist_ok=True, parents=each is not self.directory
-                )
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            lock = os.open(self.directory / LOCK, flags, 0o600)
-        except OSError as error:
-            raise RegistryError(self.directory, error.strerror or str(error)) from error
-        try:
-            self._take(lock)
-            yield
-        finally:
-            os.close(lock)
+    def _locked(self) -> AbstractContextManager[None]:
+        return hold(self.directory, LOCK, self._trouble)
 
-    def _take(self, lock: int) -> None:
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    reason = f"somebody has held {LOCK} for {LOCK_SECONDS:g} s"
-                    raise RegistryError(self.directory, reason) from None
-                time.sleep(LOOK_SECONDS)
-            else:
-                return
+    def _trouble(self, error: OSError) -> RegistryError:
+        return RegistryError(self.directory, error.strerror or str(error))
 
 
 def _fields(path: Path) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from bullpen.api.client import Client
+from bullpen.api.files import write_private
 from bullpen.api.methods import AckDelivery, GatewayPull
 from bullpen.cli.calls import daemon_paths
 from bullpen.cli.options import json_option
@@ -103,16 +104,10 @@ def _record(path: Path, seconds: float) -> int:
     observed = asyncio.run(_read_log())
     # What came after it belongs to it, also if it tells of older things: it was read late.
     kept = list(dropwhile(lambda each: each.observed_at < since, observed))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.writelines(msgspec.json.encode(Row(observation=each)) + b"\n" for each in kept)
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_private(
+            path, b"".join(msgspec.json.encode(Row(observation=each)) + b"\n" for each in kept)
+        )
     except OSError as error:
         raise UnusableFileError(path, error) from error
     return len(kept)

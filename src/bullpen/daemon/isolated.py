@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from bullpen.api.files import write_private
 from bullpen.api.runtime import Paths
 from bullpen.api.settings import Settings, describe, resolve
 from bullpen.connection import open_transport
@@ -66,12 +67,7 @@ async def isolated_sources(
 def keep_panes(paths: Paths, panes: Iterable[PaneState]) -> None:
     """Write down which panes there are, for a poller that is started anew."""
     paths.sources.mkdir(mode=0o700, exist_ok=True)
-    target = paths.sources / PANES
-    temporary = target.with_suffix(f".{os.getpid()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as file:  # noqa: PTH123 - it is a descriptor
-        file.write(msgspec.json.encode(tuple(panes)))
-    temporary.replace(target)
+    write_private(paths.sources / PANES, msgspec.json.encode(tuple(panes)))
 
 
 def _known_panes(directory: Path) -> tuple[PaneState, ...]:

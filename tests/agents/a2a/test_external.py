@@ -1,5 +1,6 @@
 """Agents elsewhere are kept as files that others read as well."""
 
+import fcntl
 import json
 import stat
 from pathlib import Path
@@ -13,6 +14,7 @@ from bullpen.agents.a2a.external import (
     alias_of,
     default_directory,
 )
+from bullpen.api import files
 from bullpen.model.external import ExternalAgent
 
 AGENT = ExternalAgent(
@@ -47,6 +49,19 @@ def test_what_was_added_is_there_for_the_next_one_and_can_be_removed() -> None:
     assert registry.remove("echo-agent")
     assert not registry.remove("echo-agent")
     assert ExternalAgentRegistry().list_agents() == ()
+
+
+def test_a_lock_that_nobody_lets_go_of_is_told_and_not_waited_for_without_end(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = ExternalAgentRegistry()
+    registry.add(AGENT)
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.0)
+    with (home / ".a2a/external/.lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RegistryUnusable, match=r"somebody has held \.lock for 0 s"):
+            registry.remove("echo-agent")
+    assert registry.get("echo-agent") == AGENT
 
 
 @pytest.mark.requirement("S-130")

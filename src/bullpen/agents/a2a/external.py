@@ -4,24 +4,22 @@ There is one file per agent in `~/.a2a/external/`, by its alias, with exactly th
 were agreed on. Files are replaced whole; what is none is passed over.
 """
 
-import contextlib
-import fcntl
 import os
 import re
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from bullpen.agents.a2a.errors import A2AError, AliasError
+from bullpen.agents.a2a_files import hold, write_fields
 from bullpen.model.external import ExternalAgent
 
 __all__ = ["ExternalAgentRegistry", "RegistryUnusable", "alias_of", "default_directory"]
 
 DIRECTORY_VARIABLE: Final = "SYNAPSE_EXTERNAL_REGISTRY_DIR"
-PRIVATE_DIRECTORY: Final = 0o700
 LOCK: Final = ".lock"
 MAX_BYTES: Final = 2**20
 LONGEST_ALIAS: Final = 64
@@ -125,36 +123,17 @@ class ExternalAgentRegistry:
     def _write(self, agent: ExternalAgent) -> None:
         path = self._path(agent.alias)
         try:
-            # Its mode is 0600, and a name that begins with a dot is nobody's.
-            descriptor, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
-            temporary = Path(name)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(msgspec.json.format(msgspec.json.encode(agent), indent=2) + b"\n")
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+            write_fields(path, agent)
         except OSError as error:
             raise RegistryUnusable(path, error.strerror or error) from error
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> AbstractContextManager[None]:
         """Keep others of us away for the time it takes to write a small file."""
-        try:
-            for each in (self.directory.parent, self.directory):
-                each.mkdir(
-                    mode=PRIVATE_DIRECTORY, exist_ok=True, parents=each is not self.directory
-                )
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            lock = os.open(self.directory / LOCK, flags, 0o600)
-        except OSError as error:
-            raise RegistryUnusable(self.directory, error.strerror or error) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+        return hold(
+            self.directory,
+            LOCK,
+            lambda error: RegistryUnusable(self.directory, error.strerror or error),
+        )
 
 
 def _read(path: Path) -> ExternalAgent | None:

@@ -5,13 +5,13 @@ there: what the recipe needs is set, the rest is kept.
 """
 
 import json
-import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from bullpen.api import files
 
 __all__ = ["merge_json", "merge_toml", "write_private"]
 
@@ -19,15 +19,7 @@ __all__ = ["merge_json", "merge_toml", "write_private"]
 def write_private(path: Path, text: str) -> None:
     """Replace a file by `text` in one step, mode 0600, in a directory of mode 0700."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink()
-        raise
+    files.write_private(path, text)
 
 
 def merge_json(path: Path, settings: Mapping[str, Any]) -> None:

@@ -1,0 +1,40 @@
+"""The directories under `~/.a2a`, whose files Synapse and others read and write, too."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from bullpen.api.files import locked, write_private
+from bullpen.errors import BullpenError
+
+__all__ = ["hold", "write_fields"]
+
+PRIVATE_DIRECTORY = 0o700
+
+
+@contextlib.contextmanager
+def hold(directory: Path, lock: str, trouble: Callable[[OSError], BullpenError]) -> Iterator[None]:
+    """Be the only one to change a directory for the length of a block. It is made if need be.
+
+    Raises:
+        BullpenError: what `trouble` makes of it that it cannot be had.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            for each in (directory.parent, directory):
+                each.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True, parents=each is not directory)
+            held.enter_context(locked(directory / lock))
+        except OSError as error:
+            raise trouble(error) from error
+        yield
+
+
+def write_fields(path: Path, fields: msgspec.Struct) -> None:
+    """Write a file as people can read it, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written; what was there is still there.
+    """
+    write_private(path, msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n")
