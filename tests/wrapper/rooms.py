@@ -103,6 +103,7 @@ class Daemon:
         self.answers: list[Answered] = []
         self.ended: list[int] = []
         self.sent: list[SendMessage] = []
+        self.waits: list[WaitMessage] = []
         self.contacts: list[str] = []
         self.endpoints: dict[str, str] = {}
         """Of those that are elsewhere."""
@@ -247,6 +248,8 @@ class Daemon:
         return SendReply(_message(request.to, request.content), ())
 
     def _wait(self, request: WaitMessage, _: Context) -> WaitMessageReply:
+        self.waits.append(request)
+        self._note()
         if not self.reply:
             return WaitMessageReply(outcome="timeout", deliveries=())
         return WaitMessageReply(

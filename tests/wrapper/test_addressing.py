@@ -1,6 +1,8 @@
 """`@name message` typed in a wrapped program's terminal is sent, and the terminal never waits."""
 
 import asyncio
+from collections.abc import Sized
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,32 @@ async def test_an_address_is_sent_and_the_program_does_not_execute_it(home: Path
             ["ann", "->", to] for to in ("codex", "far", "my-agent", "nobody", "codex", "codex")
         ]
         assert "m-1, answered" in log[2]
+
+
+def has(things: Sized, count: int) -> bool:
+    return len(things) == count
+
+
+@pytest.mark.requirement("S-49", "S-51", "S-56")
+async def test_after_a_line_in_japanese_and_arrows_the_next_address_is_one_as_well(
+    home: Path,
+) -> None:
+    async with room(home) as place, place.wrapped(dummy()) as glass:
+        daemon = place.daemon
+        daemon.contacts = ["codex", "審査"]
+        await daemon.until_ready()
+        for number in (1, 2):
+            await glass.type("@審査 --response 日本語🎉")
+            await glass.until("日本語🎉".encode())
+            await glass.type("\r")
+            await daemon.until(partial(has, daemon.waits, number))
+            await daemon.until_ready()
+            await glass.type("@codex a\x1b[D\x1b[Ab\r")
+            await daemon.until(partial(has, daemon.sent, 2 * number))
+            await daemon.until_ready()
+        assert [each.content for each in daemon.sent] == ["日本語🎉", "ab"] * 2
+        assert [each.take for each in daemon.waits] == [True, True]
+        assert b"You said: @" not in glass.shown
 
 
 async def screen_of(glass: Glass, columns: int, rows: int) -> tuple[str, ...]:

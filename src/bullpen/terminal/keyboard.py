@@ -105,17 +105,22 @@ class Keyboard:
         self._character = bytearray()  # the beginning of one in UTF-8
         self._sequence: bytearray | None = None  # of an escape, behind the ESC
         self._is_pasting = False
+        self._is_by_line = False
 
     @property
     def line(self) -> str | None:
         """What stands on the line, if it may become an address."""
         return None if self._line is None else "".join(self._line)
 
-    def feed(self, data: bytes, *, is_fresh: bool = True) -> list[Passed | Address]:
+    def feed(
+        self, data: bytes, *, is_fresh: bool = True, is_by_line: bool = False
+    ) -> list[Passed | Address]:
         """Take what was typed; return what to do with it, in order.
 
-        `is_fresh` tells whether the program now waits at an empty prompt, where a line may begin.
+        `is_fresh` tells whether the program now waits at an empty prompt, where a line may begin;
+        `is_by_line` that the terminal collects the line for it, in which arrows move nothing.
         """
+        self._is_by_line = is_by_line
         done: list[Passed | Address] = []
         start = at = 0
         while (at := self._skip(data, at)) < len(data):
@@ -249,6 +254,8 @@ class Keyboard:
         elif sequence == _PASTE_BEGIN:
             self._is_pasting = True
             self._lose()
+        elif self._is_by_line:
+            return
         elif _REPORT.fullmatch(sequence) is None or sequence in _MOVES:
             self._press(_MOVES.get(sequence))
 

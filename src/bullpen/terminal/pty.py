@@ -30,6 +30,7 @@ READ_BYTES = 2**16
 START_SECONDS = 10.0  # for a helper that takes milliseconds
 STEP_SECONDS = 0.25  # from SIGHUP to SIGTERM to SIGKILL: to the end in less than a second
 MAX_LINE_BYTES = 4095 if sys.platform == "linux" else 1023  # with its end, where lines are edited
+IUTF8 = 0x4000  # of an input mode, on Linux and macOS; termios has no name for it
 POLL_SECONDS = 0.01  # nothing tells when the last of a group is gone; somebody has to look
 
 EXEC_HELPER = Path(__file__).with_name("pty_exec.py")
@@ -94,6 +95,7 @@ class PtyProcess(asyncio.SubprocessProtocol):
             os.set_blocking(master, False)
             os.set_blocking(report, False)
             termios.tcsetwinsize(master, (rows, columns))
+            _edit_characters(slave)
             if is_raw:
                 tty.setraw(slave)
             process = cls(words, master)
@@ -389,3 +391,10 @@ def _environment(given: Mapping[str, str] | None, term: str) -> dict[str, str]:
     if "LC_CTYPE" not in environment:
         environment["BULLPEN_LC_CTYPE"] = "unset"  # for the helper, which takes it away again
     return environment
+
+
+def _edit_characters(slave: int) -> None:
+    """Have a terminal that edits lines rub out whole characters, not bytes of them."""
+    modes = termios.tcgetattr(slave)
+    modes[0] |= IUTF8
+    termios.tcsetattr(slave, termios.TCSANOW, modes)

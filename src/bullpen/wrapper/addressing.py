@@ -82,7 +82,9 @@ class Addressing:
             SETTLE_SECONDS, self._keyboard.settle
         )
         had_line = bool(self._keyboard.line)
-        for typed in self._keyboard.feed(data, is_fresh=self._is_fresh()):
+        for typed in self._keyboard.feed(
+            data, is_fresh=self._is_fresh(), is_by_line=self._is_by_line()
+        ):
             if isinstance(typed, Address):
                 await self._watch.terminal.write(typed.clear)
                 self._send_soon(typed)
@@ -129,6 +131,10 @@ class Addressing:
         reading = self._watch.reading
         return reading.prompt == "empty" and not self._watch.is_dialog
 
+    def _is_by_line(self) -> bool:
+        process = self._watch.terminal.process
+        return process is not None and process.line_limit is not None
+
     def _note(self, data: bytes) -> None:
         """Note what keys do to what we know of the program."""
         reader = self._watch.reader
@@ -160,7 +166,12 @@ class Addressing:
             logger.warning("cannot log what was sent: %s", error)
 
     async def _sent(self, address: Address, to: str) -> str:
-        request = SendMessage(to=to, content=address.message, metadata={"via": self.name})
+        request = SendMessage(
+            to=to,
+            content=address.message,
+            metadata={"via": self.name},
+            awaits=address.wants_response,
+        )
         try:
             reply = await self._link.request(request, seconds=SEND_SECONDS)
         except BullpenError as error:
@@ -174,7 +185,7 @@ class Addressing:
 
     async def _answer(self, to: str, message_id: str) -> str:
         """Wait for the answer, and show it."""
-        request = WaitMessage(message_id=message_id, timeout_seconds=RESPONSE_SECONDS)
+        request = WaitMessage(message_id=message_id, timeout_seconds=RESPONSE_SECONDS, take=True)
         try:
             waited = await self._link.request(request, seconds=RESPONSE_SECONDS + SEND_SECONDS)
         except BullpenError as error:

@@ -148,6 +148,24 @@ def test_sequences_are_no_text_and_what_they_do_is_followed_or_given_up(
         assert passed == keys
 
 
+@pytest.mark.requirement("S-51")
+@pytest.mark.parametrize(
+    ("keys", "messages"),
+    [
+        (b"@x ab\x1b[Dc\r", ["x:abc"]),
+        (b"@\x1b[Dx ab\x1b[A\x1bOBc\r", ["x:abc"]),
+        (b"\x1b[A@x hi\r", ["x:hi"]),
+        (b"\x1b[200~@x hi\r\x1b[201~", []),
+    ],
+)
+def test_where_the_terminal_collects_the_line_arrows_move_nothing(
+    keys: bytes, messages: list[str]
+) -> None:
+    done = Keyboard().feed(keys, is_by_line=True)
+    addressed = [each for each in done if isinstance(each, Address)]
+    assert [f"{each.name}:{each.message}" for each in addressed] == messages
+
+
 def test_a_line_begins_at_a_fresh_prompt_only() -> None:
     keys = b"@x hi\r"
     assert typed(keys, is_fresh=False) == (keys, [])
