@@ -330,3 +330,12 @@ def test_every_setting_and_variable_is_on_its_page() -> None:
             assert f"`{alias}`" in PAGE
     documented = re.findall(r"^\| `(\w+\.\w+)` \|", PAGE, re.MULTILINE)
     assert documented == [info.key for info in describe()]
+
+
+def test_every_setting_is_asked_for_by_somebody() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    for info in describe():
+        section, name = info.key.split(".")
+        is_a_source = section == "sources" and name in {kind.value for kind in SourceKind}
+        is_asked_for = re.search(rf"\b(?:{section}|_?settings|limits)\.{name}\b", code)
+        assert is_asked_for or is_a_source, f"{info.key} changes nothing"

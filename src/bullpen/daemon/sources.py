@@ -131,6 +131,7 @@ def _poller(around: Surroundings, listeners: list[Any]) -> Source:
             only=bool(settings.tmux_socket),
         ),
         interval_seconds=settings.poll_interval_ms / 1000,
+        history_lines=settings.history_lines,
         known=around.known_panes,
         listeners=listeners,
         tmux_only=settings.tmux_only,

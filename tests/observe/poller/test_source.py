@@ -90,6 +90,14 @@ async def looks(ear: Ear, world: World, count: int, *, seconds: float = 1.0) -> 
     return said
 
 
+async def test_as_many_lines_above_a_screen_are_captured_as_is_set(world: World) -> None:
+    world.put_agent("%7")
+    ear = await listen(world.source(history_lines=7))
+    await ear.look()
+    assert ("capture-pane", "-p", "-t", "%7", "-S", "-7") in world.server.commands
+    await ear.source.aclose()
+
+
 @pytest.mark.requirement("PL-4", "PL-5", "TMX-8", "SIG-3", "DET-8")
 async def test_an_agent_is_told_with_all_that_is_known_of_it(world: World) -> None:
     world.put_agent("%7", APPROVAL, title="✳ Fix it", current_path="/work", window_activity=1000)

@@ -17,6 +17,7 @@ from bullpen.observe.sources.outside import OutsideAgents
 from bullpen.observe.sources.port import Emit, Now, Source, SourceTrouble
 from bullpen.observe.sources.screens import LookSettings, ScreenListener, ServerWatch
 from bullpen.observe.sources.terminals import FoundServer, TmuxFinder, is_listening
+from bullpen.terminal.tmux.panes import HISTORY_LINES
 from bullpen.terminal.tmux.processes import (
     ProcessReader,
     ProcessTable,
@@ -61,6 +62,7 @@ class PollerSource(Source):
         finder: Finder | None = None,
         interval_seconds: float = INTERVAL_SECONDS,
         refresh_seconds: float = REFRESH_SECONDS,
+        history_lines: int = HISTORY_LINES,
         known: Iterable[PaneState] = (),
         listeners: Sequence[ScreenListener] = (),
         processes: ProcessReader | None = None,
@@ -76,6 +78,7 @@ class PollerSource(Source):
             finder: whoever knows which tmux servers there are.
             interval_seconds: between two looks.
             refresh_seconds: after how long something is told again that has not changed.
+            history_lines: how many lines above a screen are captured with it.
             known: panes from before a restart, which keep their identity.
             listeners: whoever wants to be shown every screen that changed.
             processes: whoever knows which processes there are.
@@ -111,6 +114,7 @@ class PollerSource(Source):
             listeners=tuple(listeners),
             is_listening=is_listening,
             host_names=_host_names(),
+            history_lines=history_lines,
         )
         self._troubles: tuple[str, ...] = ()
 

@@ -34,7 +34,7 @@ from bullpen.observe.sources.port import Emit, Now
 from bullpen.terminal.tmux.errors import TmuxError, TmuxNoServer, TmuxServerGone
 from bullpen.terminal.tmux.generations import PaneGenerations, PaneInstance
 from bullpen.terminal.tmux.listing import PaneInfo
-from bullpen.terminal.tmux.panes import PaneSnapshot, TmuxPanes
+from bullpen.terminal.tmux.panes import HISTORY_LINES, PaneSnapshot, TmuxPanes
 from bullpen.terminal.tmux.processes import ProcessInfo, ProcessTable
 from bullpen.terminal.tmux.runner import TmuxCommandRunner
 from bullpen.terminal.tmux.server import TmuxServer
@@ -86,6 +86,8 @@ class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Tells whether there is still a server behind a socket."""
     host_names: frozenset[str] = frozenset()
     """What tmux calls a pane whose program has set no title."""
+    history_lines: int = HISTORY_LINES
+    """How many lines above each screen are captured with it."""
 
 
 class _Pane:
@@ -119,6 +121,7 @@ class ServerWatch:
         self._settings = settings
         self._tmux = TmuxPanes(
             runner,
+            history_lines=settings.history_lines,
             generations=PaneGenerations(_known_instances(known, runner.target)),
             clock=lambda: settings.now().timestamp(),
         )
