@@ -4,7 +4,10 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["PushAddress"]
+__all__ = ["OWED", "PushAddress"]
+
+OWED = "urn:bullpen:owed"
+"""The id of an answer that is owed to an agent of Synapse, and the key of what that has said."""
 
 
 class PushAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +23,11 @@ class PushAddress(msgspec.Struct, frozen=True, kw_only=True):
     """It was given by somebody on this machine, who may have it posted to this machine."""
     config: dict[str, Any]
     """As it was given: the URL and what to show there."""
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether only the answer is posted, as an agent of Synapse takes it."""
+        return OWED in self.config
 
     def __repr__(self) -> str:
         return f"PushAddress({self.task_id!r}, {self.id!r})"

@@ -5,11 +5,16 @@ from typing import Any
 
 import pytest
 
+from bullpen.api.wrapping import Attempt
+from bullpen.model.deliveries import ReceiptState
+from bullpen.model.push import OWED
+from bullpen.servers.a2a import callbacks
 from bullpen.testing.a2a_agent import FakeA2AAgent
 from tests.daemon.doors.test_external import enter
 from tests.daemon.harness import until
 from tests.daemon.wrapping import wrapped
 from tests.servers.a2a.house import SECONDS, linux_only, served
+from tests.servers.a2a.test_push_restart import are_all_told
 
 pytestmark = [linux_only, pytest.mark.requirement("a2a:callbacks")]
 
@@ -81,6 +86,40 @@ async def test_nobody_else_is_posted_to(home: Path) -> None:
                 f"answer {len(unwanted)}"
             ]
             assert stranger.sent == []
+
+
+async def test_an_answer_that_is_owed_is_handed_back_by_the_next_daemon(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callbacks, "PAUSES_SECONDS", (3600.0,))
+    async with FakeA2AAgent("seed") as theirs:
+        enter(home, theirs, "gemini")
+        theirs.refuses = (500, {"detail": "not now"})
+        async with served() as house, wrapped("codex") as agent:
+            web = house.web.at("codex")
+            sent = await web.post("/tasks/send", body("one", asked(theirs)))
+            await agent.answer(await agent.next(), "said before")
+            await until(lambda: _has(theirs, 1), SECONDS)  # which does not take it
+            await web.post("/tasks/send", body("two", asked(theirs)))
+            open_one, secret = await agent.next(), agent.secret
+            configs = f"/a2a/rest/tasks/{sent.body['task']['id']}/pushNotificationConfigs"
+            assert (await web.get(configs, A2A_Version="1.0")).raw == b"{}"
+            taken = {"id": OWED, "url": theirs.url}
+            refused = await web.post(configs, taken, A2A_Version="1.0")
+            assert refused.status == 400
+        theirs.refuses = None
+        theirs.asked.clear()
+        monkeypatch.setattr(callbacks, "PAUSES_SECONDS", (0.1,) * 100)
+        under_way = Attempt(attempt_id=open_one.attempt_id, state=ReceiptState.SUBMITTED)
+        back = {"secret": secret, "attempts": (under_way,)}
+        async with served(), wrapped("codex", **back) as agent:
+            await agent.answer(open_one, "said after")
+            await until(lambda: _has(theirs, 2), SECONDS)
+            await until(are_all_told, SECONDS)
+            assert sorted(theirs.texts) == ["said after", "said before"]
+        async with served():
+            await until(are_all_told, SECONDS)
+        assert len(theirs.sent) == 2
 
 
 async def _has(agent: FakeA2AAgent, count: int) -> bool:

@@ -35,7 +35,7 @@ async def begin(house: House, agent: ScriptedWrapper, url: str) -> tuple[str, An
     return answer.body["result"]["task"]["id"], await agent.next()
 
 
-async def _are_all_told() -> bool:
+async def are_all_told() -> bool:
     def read() -> bool:
         with closing(sqlite3.connect(Paths.resolve().state_db)) as kept:
             return not kept.execute("SELECT 1 FROM push_v1 WHERE is_over = 0").fetchall()
@@ -73,6 +73,6 @@ async def test_after_a_restart_open_tasks_are_told_of_and_ended_ones_are_told_to
             assert "task" in open_one.got[before][1]  # how it stands, first
             await agent.answer(typed, "this, too")
             await open_one.told("COMPLETED")
-            await until(_are_all_told, SECONDS)  # so nothing is told anew by the next one
+            await until(are_all_told, SECONDS)  # so nothing is told anew by the next one
         assert {each["x-a2a-notification-token"] for each, _ in open_one.got} == {SECRET}
     assert SECRET not in caplog.text

@@ -4,6 +4,9 @@ Such an agent does not look how its task is. What it asks names itself, where it
 task of its own that waits; whoever was asked posts the answer there. We do so for agents of this
 machine that are not ours, at the address under which everybody knows them: that somebody else is
 named, or another address, is no reason to post there.
+
+That an answer is owed is kept with the task until it is handed back, or cannot be: so the next
+daemon goes on. One that ended in the very moment may hand it back a second time.
 """
 
 import asyncio
@@ -13,19 +16,25 @@ from typing import Any, Final
 
 import msgspec
 
+from bullpen.api.errors import DaemonUnavailable, reason_of
+from bullpen.api.push import RemovePush, SavePush
+from bullpen.connection import RequestTimeout, RpcError
 from bullpen.errors import BullpenError
+from bullpen.model.push import OWED, PushAddress
+from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task, TaskState
-from bullpen.servers.a2a.room import Room
+from bullpen.servers.a2a.room import PEER, Room
 from bullpen.servers.a2a.v1.posting import Poster, Target, Unanswered
 
-__all__ = ["begin_to_hand_back"]
+__all__ = ["hand_back", "owe_answer"]
 
 logger = logging.getLogger("bullpen.a2a")
 
 WAITING: Final = frozenset({"wait", "notify"})
 """The modes of asking in which an answer is wanted."""
 POST_SECONDS = 10.0
-PAUSES_SECONDS = (1.0, 4.0)  # between tries
+PAUSES_SECONDS = (1.0, 4.0, 15.0)  # between tries
+DAEMON_SECONDS = 5.0  # until it is asked again
 
 
 class _Sender(msgspec.Struct):
@@ -41,25 +50,61 @@ class _Asked(msgspec.Struct):
     response_mode: str
 
 
-def begin_to_hand_back(room: Room, task: Task, metadata: dict[str, Any]) -> None:
+async def owe_answer(room: Room, task: Task, metadata: dict[str, Any]) -> None:
     """Have the answer to a task posted to who asked, if he said with it that he waits for it."""
     try:
         asked = msgspec.convert(metadata, _Asked)
     except msgspec.ValidationError:
         return
-    if asked.response_mode in WAITING:
-        room.begin(_hand_back(room, task, asked))
-
-
-async def _hand_back(room: Room, task: Task, asked: _Asked) -> None:
+    if asked.response_mode not in WAITING:
+        return
+    owed = PushAddress(
+        task_id=task.id,
+        id=OWED,
+        agent=task.recipient,
+        owner=PEER,
+        is_local=True,
+        config={OWED: msgspec.to_builtins(asked)},
+    )
     try:
-        async with aclosing(room.watch(task.id)) as told:
-            async for each in told:
-                if isinstance(each, Task) and each.state.is_over:
-                    await _post(room, each, asked)
-                    return
+        if not await room.ask(SavePush(owed)):
+            logger.warning("the answer of %s is owed only until the daemon ends", task.id)
     except (BullpenError, TimeoutError) as error:
-        logger.warning("the answer of %s is not handed back: %s", task.id, type(error).__name__)
+        logger.warning("that the answer of %s is owed is not kept: %s", task.id, error)
+    hand_back(room, owed)
+
+
+def hand_back(room: Room, owed: PushAddress) -> None:
+    """Have an answer posted that is owed, as soon as there is one."""
+    room.begin(_hand_back(room, owed))
+
+
+async def _hand_back(room: Room, owed: PushAddress) -> None:
+    asked = msgspec.convert(owed.config[OWED], _Asked)
+    while True:
+        try:
+            if (ended := await _ended(room, owed.task_id)) is not None:
+                await _post(room, ended, asked)
+            await room.ask(RemovePush(owed.task_id, owed.id))
+            return
+        except (DaemonUnavailable, RequestTimeout):
+            await asyncio.sleep(DAEMON_SECONDS)
+        except RpcError as error:
+            if reason_of(error) != Reason.STORE_UNAVAILABLE.word:
+                logger.warning("the answer of %s is not handed back: %s", owed.task_id, error)
+                return
+            await asyncio.sleep(DAEMON_SECONDS)
+
+
+async def _ended(room: Room, task_id: str) -> Task | None:
+    """Return a task when it is over; None if it is forgotten."""
+    if await room.find_task(task_id) is None:
+        return None
+    async with aclosing(room.watch(task_id)) as told:
+        async for each in told:
+            if isinstance(each, Task) and each.state.is_over:
+                return each
+    return None
 
 
 async def _is_known(room: Room, sender: _Sender) -> bool:

@@ -22,7 +22,7 @@ from bullpen.model.tasks import Task, TaskState
 from bullpen.model.version import VERSION
 from bullpen.servers.a2a import shapes
 from bullpen.servers.a2a.addresses import base_url_of, contact_of
-from bullpen.servers.a2a.callbacks import begin_to_hand_back
+from bullpen.servers.a2a.callbacks import owe_answer
 from bullpen.servers.a2a.nesting import is_too_deep
 from bullpen.servers.a2a.operations import SEED, Operation
 from bullpen.servers.a2a.parts import as_seed
@@ -115,7 +115,7 @@ async def _send_with(room: Room, caller: Caller, request: Request, priority: int
     parts = msgspec.to_builtins(wanted.message.parts)
     metadata = dict(wanted.metadata or {})
     task = await _ask(room, caller, request, parts, priority, metadata, wanted.context_id)
-    begin_to_hand_back(room, task, metadata)
+    await owe_answer(room, task, metadata)
     return JSONResponse({"task": task_view(task) | {"status": TaskState.WORKING}})
 
 

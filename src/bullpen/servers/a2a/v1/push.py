@@ -26,7 +26,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from bullpen.api.errors import ApiError, DaemonUnavailable, reason_of
 from bullpen.api.push import EndPush, ListPush, RemovePush, SavePush
 from bullpen.connection import RequestTimeout, RpcError
-from bullpen.model.push import PushAddress
+from bullpen.model.push import OWED, PushAddress
 from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task
 from bullpen.servers.a2a.room import Caller, Room, Scope
@@ -108,6 +108,8 @@ class Push:
             raise InvalidParamsError(f"url: {error}") from error
         if len(config.id) > LONGEST_ID:
             raise InvalidParamsError(f"id: it has more than {LONGEST_ID} characters")
+        if config.id == OWED:
+            raise InvalidParamsError("id: it is one of ours; give another, or none")
         if config.HasField("authentication") and not config.authentication.scheme:
             raise InvalidParamsError("authentication.scheme: it is missing")
         for name, value in (
@@ -173,8 +175,7 @@ class Push:
 
     async def configs(self, caller: Caller, task_id: str) -> list[pb.TaskPushNotificationConfig]:
         """Return all of a task."""
-        found = await self._room.ask(ListPush(task_id))
-        return [_shown(each, caller) for each in found]
+        return [_shown(each, caller) for each in await self._kept(task_id)]
 
     async def remove(self, caller: Caller, task_id: str, config_id: str) -> None:
         """Forget one; it need not be there.
@@ -192,8 +193,13 @@ class Push:
             worker.task.cancel()
 
     async def _find(self, task_id: str, config_id: str) -> PushAddress | None:
-        found = await self._room.ask(ListPush(task_id)) if task_id else ()
+        found = await self._kept(task_id) if task_id else []
         return next((each for each in found if config_id in ("", each.id)), None)
+
+    async def _kept(self, task_id: str = "") -> list[PushAddress]:
+        """Return what is kept of a task, or is to go on; but for answers owed to Synapse agents."""
+        found = await self._room.ask(ListPush(task_id))
+        return [each for each in found if not each.is_owed]
 
     def _may_post_here(self, is_local: bool) -> bool:
         """Whether an address may lead to this machine.
@@ -208,7 +214,7 @@ class Push:
 
     async def resume(self) -> None:
         """Begin to tell everybody who was not told how a task ended, before a restart."""
-        for address in await self._room.ask(ListPush()):
+        for address in await self._kept():
             self._begin(address)
 
     def go_on(self, task_id: str, turn: Task) -> None:
