@@ -386,9 +386,9 @@ async def test_as_long_as_nothing_changes_no_transcript_is_opened(
     opened: list[str] = []
     really = os.open
 
-    def note(path: Any, *arguments: Any) -> int:
+    def note(path: Any, *arguments: Any, **options: Any) -> int:
         opened.append(str(path))
-        return really(path, *arguments)
+        return really(path, *arguments, **options)
 
     monkeypatch.setattr(os, "open", note)
     await source.look()
