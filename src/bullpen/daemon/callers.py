@@ -22,10 +22,6 @@ class Callers:
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Connection, tuple[int, ...]] = WeakKeyDictionary()
 
-    def vouch(self, connection: Connection, pid: int) -> None:
-        """Note in whose name a connection within our own process is."""
-        self._known[connection] = _ancestry(pid) if pid else ()
-
     def peer(self, connection: Connection) -> str:
         """Return which peer from outside a connection within our process is for; often none."""
         transport = connection.transport

@@ -6,7 +6,7 @@ prints lines is given the message as one line, at its prompt and at no other tim
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import msgspec
 
@@ -49,7 +49,7 @@ LONGEST_WAIT = 60.0  # to look again, whatever was or was not told
 
 Turn = LineTurn | ScreenTurn
 Tell = Callable[[AttemptRecord, ReceiptState, Evidence], None]
-Follow = Callable[[AttemptRecord, Turn], Awaitable[None]]
+Follow = Callable[[AttemptRecord, Turn], None]
 
 
 class Injector:
@@ -63,7 +63,7 @@ class Injector:
         *,
         pace: Pace,
         tell: Tell,
-        follow: Callable[[AttemptRecord, Turn], None],
+        follow: Follow,
     ) -> None:
         self._watch = watch
         self._terminal = watch.terminal

@@ -145,13 +145,6 @@ class AgentTerminal:
         if self.emulator is not None:
             self.emulator.resize(columns, rows)
 
-    async def repaint(self) -> None:
-        """Have the program paint all of its screen, for somebody who has not seen it."""
-        if self.process is not None:
-            self.process.resize(self.columns, max(self.rows - 1, 1))
-            await asyncio.sleep(0.05)  # two changes at once are none
-            self.resize(self.columns, self.rows)
-
     def screen(self) -> "Screen | None":
         """What is shown, if it is painted here."""
         return None if self.emulator is None else self.emulator.screen()

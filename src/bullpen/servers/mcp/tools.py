@@ -40,7 +40,6 @@ TASKS_LISTED = 20
 NOT_ANSWERED = {MessageType.TASK_FAILED, MessageType.ERROR}
 
 R = TypeVar("R")
-A = TypeVar("A")
 
 
 class Caller(msgspec.Struct, frozen=True):

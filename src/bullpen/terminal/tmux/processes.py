@@ -113,10 +113,6 @@ class ProcessTable:
             level, depth = below, depth + 1
         return tuple(found)
 
-    def on_tty(self, tty: str) -> tuple[ProcessInfo, ...]:
-        """Return the processes of a terminal, which need not be a pane's."""
-        return tuple(each for each in self if tty and each.tty == tty)
-
 
 def programs(processes: Iterable[ProcessInfo], names: Collection[str]) -> tuple[ProcessInfo, ...]:
     """Return those of the processes that run one of the named programs."""
