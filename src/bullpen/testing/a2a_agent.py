@@ -61,6 +61,8 @@ class FakeA2AAgent:
         """Whether a message is answered by a message, without a task."""
         self.is_silent = False
         """Whether messages are taken and never answered."""
+        self.lets_wait: asyncio.Event | None = None
+        """Messages are taken at once, and answered only when this is set."""
         self.has_card = True
         self.card_more: dict[str, Any] = {}
         """What else stands in the card, or stands there instead."""
@@ -245,6 +247,8 @@ class FakeA2AAgent:
             await self._stream(self._id_of(asked), reader, writer)
         else:
             status, value = self._do(what, asked)
+            if what == "send" and self.lets_wait is not None:
+                await self.lets_wait.wait()
             _write(writer, status, value)
         return None
 

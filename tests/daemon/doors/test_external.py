@@ -247,6 +247,31 @@ async def test_a_task_that_is_cancelled_here_is_cancelled_there() -> None:
         assert (await answer(peer, await send(peer, "echo")))["outcome"] == "reached"
 
 
+@pytest.mark.requirement("door:external", "S-123")
+async def test_what_is_cancelled_while_it_is_handed_over_is_cancelled_there_too() -> None:
+    async with FakeA2AAgent("1.0", is_automatic=False) as agent, running_daemon() as (peer, _):
+        await peer.ask("external.discover", url=agent.url, alias="echo")
+        agent.lets_wait = asyncio.Event()
+        first = await send(peer, "echo", "one")
+        await until(lambda: _sent(agent))
+        assert (await peer.ask("task.cancel", task_id=first))["state"] == "canceled"
+        second = await send(peer, "echo", "two")
+        cancelled = agent.last
+        agent.lets_wait.set()
+
+        async def is_cancelled() -> bool:
+            return bool(agent.tasks[cancelled]["state"] == "canceled")
+
+        await until(is_cancelled)
+        await until(lambda: _has_step(peer, second, "submitted"))
+        assert agent.last != cancelled
+        agent.work(agent.last)
+        await until(lambda: _has_step(peer, second, "seen"))
+        agent.complete(agent.last, "to the second")
+        assert (await answer(peer, second))["reply"]["content"] == "to the second"
+        assert await state_of(peer, first) == "canceled"
+
+
 @pytest.mark.requirement("door:external")
 async def test_a_question_is_the_answer_and_what_is_said_to_it_goes_into_the_same_task() -> None:
     async with FakeA2AAgent("1.0", is_automatic=False) as agent, running_daemon() as (peer, _):

@@ -75,6 +75,7 @@ class ExternalDoor:
         self._thread_of = thread_of
         self._pause_seconds = pause_seconds
         self._works: dict[str, _Work] = {}
+        self._handing: dict[str, _Handing] = {}
         self._pauses: dict[str, _Pause] = {}
         self._conversations: OrderedDict[tuple[str, str], _Conversation] = OrderedDict()
         self._following: set[asyncio.Task[None]] = set()
@@ -93,13 +94,24 @@ class ExternalDoor:
     # ------------------------------------------------------------------------------- handing over
 
     async def hand_over(self, delivery: Delivery, note: Note) -> Handover:
-        agent, message = delivery.recipient, delivery.message
+        agent = delivery.recipient
         if not self.reaches(agent):
             return Handover(Handed.GONE, "it was removed")
+        handing = self._handing[agent] = _Handing()
+        try:
+            return await self._hand_over(delivery, note, handing)
+        finally:
+            if self._handing.get(agent) is handing:
+                del self._handing[agent]
+
+    async def _hand_over(self, delivery: Delivery, note: Note, handing: "_Handing") -> Handover:
+        agent, message = delivery.recipient, delivery.message
         thread = await self._thread_of(message)
         known = self._conversations.get((agent, thread), _Conversation())
         try:
             peer = await self._elsewhere.peer(agent)
+            if handing.is_over:
+                return Handover(Handed.NOT_READY, "it was over before the agent had it")
             task = await peer.send(
                 message.content,
                 message_id=message.id,
@@ -122,7 +134,13 @@ class ExternalDoor:
         await self._elsewhere.note_taken(agent)
         work = _Work(agent, message, thread, peer, task)
         await self._note_first(work, note)
-        self._begin(work)
+        if handing.is_over:  # nobody waits for it; it may still be cancelled
+            work.is_forgotten = True
+            self._works[agent] = work
+        else:
+            self._begin(work)
+        if handing.is_interrupted:
+            await self._cancel(work)
         return Handover(Handed.TAKEN)
 
     async def _note_first(self, work: "_Work", note: Note) -> None:
@@ -155,13 +173,20 @@ class ExternalDoor:
             pause.timer.cancel()
 
     async def interrupt(self, agent: str) -> bool:
+        if (handing := self._handing.get(agent)) is not None:
+            handing.is_interrupted = True  # as soon as it is known what there is to cancel
+            return True
         work = self._works.get(agent)
-        if work is None or work.is_over or not work.task.id:
+        return work is not None and await self._cancel(work)
+
+    async def _cancel(self, work: "_Work") -> bool:
+        """Have an agent end its task; return whether it did."""
+        if work.is_over or not work.task.id or work.task.status.is_over:
             return False
         try:
-            await (work.peer or await self._elsewhere.peer(agent)).cancel(work.task.id)
+            await (work.peer or await self._elsewhere.peer(work.agent)).cancel(work.task.id)
         except A2AError as error:
-            logger.info("%s did not cancel %s: %s", agent, work.task.id, error)
+            logger.info("%s did not cancel %s: %s", work.agent, work.task.id, error)
             return False
         return True
 
@@ -177,6 +202,8 @@ class ExternalDoor:
 
     def forget(self, agent: str) -> None:
         """Follow an agent's task no more: what it was given is over. It may still be cancelled."""
+        if (handing := self._handing.get(agent)) is not None:
+            handing.is_over = True
         if (work := self._works.get(agent)) is not None:
             work.is_forgotten = True
             if work.following is not None:
@@ -283,6 +310,16 @@ class _Conversation:
         self.context_id = context_id
         self.task_id = task_id
         """The task that waits for an answer, if one does."""
+
+
+class _Handing:
+    """A message that is just being handed over, and what has come of it meanwhile."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """Nobody waits for it any more."""
+        self.is_interrupted = False
+        """What the agent makes of it is to be cancelled."""
 
 
 class _Pause:
