@@ -249,6 +249,7 @@ def test_a_file_that_did_not_change_is_not_opened(
     tail = FileTail(path)
     tail.read_blocking()
     opened: list[object] = []
-    monkeypatch.setattr(os, "open", lambda *arguments: opened.append(arguments))
-    assert tail.read_blocking() == TailBatch()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", lambda *arguments: opened.append(arguments))
+        assert tail.read_blocking() == TailBatch()
     assert opened == []
