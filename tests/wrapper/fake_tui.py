@@ -1,7 +1,7 @@
 """A program that paints a screen as Claude Code does, and answers what stands in its box.
 
 It stands alone. What it is asked decides what it does: `slow`, `long N`, `ask`, `limit`, `die`,
-`quick`; anything else is said back. Its own manners are set by arguments.
+`quick`, `piecemeal`; anything else is said back. Its own manners are set by arguments.
 """
 
 import argparse
@@ -142,7 +142,12 @@ class Tui:
         if asked == "ask" and not self.approve():
             self.paint("  ⎿  Interrupted · What should Claude do instead?", "")
             return
-        if asked == "limit":
+        if asked == "piecemeal":
+            self.paint("● one", "  two", "  thr", working=True)
+            while not Path(self.options.go).exists():
+                self.work(0.1)
+            self.paint("  four", "")
+        elif asked == "limit":
             self.paint(f"{RED}● API Error (429): rate limit reached{RESET}", "")
         elif asked.startswith("long"):
             count = int(asked.split()[1])
@@ -188,6 +193,7 @@ def main() -> None:
     parser.add_argument("--log")
     parser.add_argument("--swallow", type=int, default=0)
     parser.add_argument("--slow-echo", type=float, default=0.0)
+    parser.add_argument("--go", default="", help="a file that ends what is said piecemeal")
     parser.add_argument("--noise", action="store_true")
     parser.add_argument("--late", action="store_true")
     parser.add_argument("--put-back", action="store_true")

@@ -28,6 +28,7 @@ from bullpen.api.wrapping import (
     InjectReply,
     RegisterReply,
     RegisterWrapper,
+    Said,
     StepTaken,
     WrapperEnded,
     WrapperStarted,
@@ -100,6 +101,7 @@ class Daemon:
         self.started: list[WrapperStarted] = []
         self.states: list[WrapperState] = []
         self.steps: list[StepTaken] = []
+        self.said: list[Said] = []
         self.answers: list[Answered] = []
         self.ended: list[int] = []
         self.sent: list[SendMessage] = []
@@ -131,6 +133,7 @@ class Daemon:
             .on_request(WaitMessage, self._wait)
             .on_notification(WrapperState, self._take(self.states))
             .on_notification(StepTaken, self._take(self.steps))
+            .on_notification(Said, self._take(self.said))
         )
         await asyncio.to_thread(prepare, self.paths)
         async with listen_unix(str(self.paths.socket), builder):
@@ -178,6 +181,15 @@ class Daemon:
 
     def _answer(self, number: str) -> Answered | None:
         return next((each for each in self.answers if each.attempt_id == number), None)
+
+    def said_of(self, number: str) -> str:
+        """What was told of an answer, put together; each piece is to stand where it says."""
+        text = ""
+        for each in self.said:
+            if each.attempt_id == number:
+                assert each.at in (0, len(text)), self.said
+                text = text[: each.at] + each.text
+        return text
 
     def steps_of(self, number: str) -> list[str]:
         return [str(each.state) for each in self.steps if each.attempt_id == number]

@@ -26,6 +26,7 @@ __all__ = [
     "ReadTerminal",
     "RegisterReply",
     "RegisterWrapper",
+    "Said",
     "StepTaken",
     "StopProgram",
     "TerminalText",
@@ -122,6 +123,16 @@ class StepTaken(TypedNotification):
     attempt_id: str
     state: ReceiptState
     evidence: Evidence
+
+
+class Said(TypedNotification):
+    """From the wrapper: a piece of what the program says while it works on a message."""
+
+    METHOD = "wrapper.said"
+    attempt_id: str
+    at: int
+    """How many characters stand before it; at 0 something new begins."""
+    text: str
 
 
 class Answered(TypedRequest[bool]):

@@ -119,6 +119,7 @@ class Post:
             on_new=self._take_in,
             on_attempts=self._take_attempts,
             on_step=self._take_step,
+            on_said=self._take_said,
             on_answered=self._take_answer,
             on_dialog=lambda wrapper: self.changed([wrapper.name]),
         )
@@ -346,6 +347,12 @@ class Post:
 
     async def _take_step(self, wrapper: Wrapper, told: wrapping.StepTaken) -> None:
         await self._note(wrapper, told.attempt_id, told.state, told.evidence)
+
+    def _take_said(self, wrapper: Wrapper, told: wrapping.Said) -> None:
+        """Take what a program says; not what comes after something that was not heard."""
+        current = self._current(wrapper, told.attempt_id)
+        if current is not None and told.at in (0, self.sayings.length(current.id)):
+            self.hear_said(wrapper.name, Utterance(text=told.text, is_new=told.at == 0))
 
     async def _note(
         self, wrapper: Wrapper, attempt: str, state: ReceiptState, evidence: Evidence

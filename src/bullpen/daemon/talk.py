@@ -105,6 +105,7 @@ class TalkService:
         return {
             wrapping.WrapperState: self._wrappers.state,
             wrapping.StepTaken: self._wrappers.step,
+            wrapping.Said: self._wrappers.said,
         }
 
     async def _require(self, authority: Authority, secret: str, context: Context, what: str) -> str:

@@ -22,6 +22,7 @@ from bullpen.api.wrapping import (
     Attempt,
     RegisterReply,
     RegisterWrapper,
+    Said,
     StepTaken,
     WrapperEnded,
     WrapperStarted,
@@ -143,6 +144,7 @@ class Wrappers:
         on_new: Callable[[Wrapper], Awaitable[None]],
         on_attempts: Callable[[Wrapper, tuple[Attempt, ...]], Awaitable[None]],
         on_step: Callable[[Wrapper, StepTaken], Awaitable[None]],
+        on_said: Callable[[Wrapper, Said], None],
         on_answered: Callable[[Wrapper, Answered], Awaitable[None]],
         on_dialog: Callable[[Wrapper], None] = lambda _: None,
     ) -> None:
@@ -153,6 +155,7 @@ class Wrappers:
         self._on_new = on_new
         self._on_attempts = on_attempts
         self._on_step = on_step
+        self._on_said = on_said
         self._on_answered = on_answered
         self._on_dialog = on_dialog
         self._known: dict[str, Wrapper] = {}
@@ -272,6 +275,10 @@ class Wrappers:
     async def step(self, told: StepTaken, context: Context) -> None:
         """Take a step of typing a message."""
         await self._on_step(self._of(context), told)
+
+    async def said(self, told: Said, context: Context) -> None:
+        """Take a piece of what a program says."""
+        self._on_said(self._of(context), told)
 
     async def answered(self, request: Answered, context: Context) -> bool:
         """Take the end of a turn."""

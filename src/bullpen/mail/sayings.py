@@ -67,6 +67,11 @@ class Sayings:
                 return Piece(saying.number, 0, saying.texts[0])
         return None
 
+    def length(self, task_id: str) -> int:
+        """Return how many characters were said of a task."""
+        sayings = self._by_agent.values()
+        return next((each.length for each in sayings if each.task_id == task_id), 0)
+
     def forget(self, agent: str) -> None:
         """Take it that an agent has no message any more."""
         self._by_agent.pop(agent, None)

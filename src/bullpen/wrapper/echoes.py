@@ -9,11 +9,16 @@ import re
 from bullpen.terminal.context import plain_text
 from bullpen.wrapper.status import TAIL_BYTES, last_line
 
-__all__ = ["echo_end", "reply_of"]
+__all__ = ["echo_end", "reply_of", "said_so_far"]
 
 _MOST_BEFORE = 65_536  # bytes that something else may have written before the echo
 _SKIPPED = re.compile(
     rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|[\x00-\x20\x7f]"
+)
+# The beginning of a sequence or of a character, at the end of what was read.
+_UNFINISHED = re.compile(
+    rb"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?"
+    rb"|[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2}|\r+)\Z"
 )
 
 
@@ -62,4 +67,19 @@ def reply_of(data: bytes, line: str, prompt: str, idle: re.Pattern[bytes]) -> st
         said = said[: len(said) - len(tail)] + kept
     elif idle.search(last_line(tail.encode()).encode()):
         said = said[: said.rfind("\n") + 1]  # a prompt that is painted over
+    return said.strip("\n").rstrip()
+
+
+def said_so_far(data: bytes, line: str, prompt: str, idle: re.Pattern[bytes]) -> str:
+    """What was said behind the echo of a line, as far as `reply_of` will begin like this.
+
+    A last line that may become the prompt is left out.
+    """
+    begin = echo_end(data, line, prompt)
+    if begin is None:
+        return ""
+    said = plain_text(_UNFINISHED.sub(b"", data[begin:]))
+    before, _, last = said.rpartition("\n")
+    if prompt.startswith(last) or idle.search(last.encode()):
+        said = before
     return said.strip("\n").rstrip()

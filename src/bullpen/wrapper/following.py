@@ -5,7 +5,7 @@ import contextlib
 import logging
 from typing import Any
 
-from bullpen.api.wrapping import Answered, StepTaken
+from bullpen.api.wrapping import Answered, Said, StepTaken
 from bullpen.connection import RemoteError
 from bullpen.errors import BullpenError
 from bullpen.model.deliveries import Evidence, ReceiptState
@@ -16,6 +16,7 @@ from bullpen.wrapper.injecting import BY, LONGEST_WAIT, Injector, Turn
 from bullpen.wrapper.link import Link
 from bullpen.wrapper.pace import Pace
 from bullpen.wrapper.pulse import Pulse
+from bullpen.wrapper.saying import Saying
 from bullpen.wrapper.turns import LineTurn, ScreenTurn, TurnEnd
 from bullpen.wrapper.watching import Watch
 
@@ -109,6 +110,7 @@ class Follower:
 
     async def _end(self, record: AttemptRecord, turn: Turn) -> TurnEnd:
         watch, is_seen = self._watch, False
+        saying = Saying(self._loop.time())
         while True:
             reading = watch.look_again()
             looked = self._look(turn)
@@ -119,7 +121,8 @@ class Follower:
                 if not is_seen and looked.is_ok:
                     self.tell(record, ReceiptState.SEEN, Evidence(BY, looked.what))
                 return looked
-            await watch.pulse.wait(min(LONGEST_WAIT, LONGEST_WAIT if looked is None else looked))
+            waits = (looked, self._say(record, turn, saying))
+            await watch.pulse.wait(min(each for each in (*waits, LONGEST_WAIT) if each is not None))
 
     def _look(self, turn: Turn) -> TurnEnd | float | None:
         watch, now = self._watch, self._loop.time()
@@ -142,6 +145,22 @@ class Follower:
         return TurnEnd("silence", False, "nothing on its screen shows that it took the message up")
 
     # ------------------------------------------------------------------------------- what was said
+
+    def _say(self, record: AttemptRecord, turn: Turn, saying: Saying) -> float | None:
+        """Tell what is said, if it is time to; return after how many seconds it may be again."""
+        begun, end = self._loop.time(), self._watch.terminal.context.end
+        if (wait := saying.due_in(end, begun)) != 0:
+            return wait
+        text = turn.so_far() if isinstance(turn, LineTurn) else self._whole_lines_said(turn)
+        piece = saying.see(text, end, begun, self._loop.time())
+        if piece is not None:
+            said = Said(attempt_id=record.request.attempt_id, at=piece.at, text=piece.text)
+            self._link.tell(said)
+        return None
+
+    def _whole_lines_said(self, turn: ScreenTurn) -> str:
+        """What stands on the screen, without the line that is being written."""
+        return self._said_on_screen(turn).rpartition("\n")[0].rstrip()
 
     def _answered(self, record: AttemptRecord, turn: Turn, end: TurnEnd) -> Answered:
         said = turn.text() if isinstance(turn, LineTurn) else self._said_on_screen(turn)

@@ -11,7 +11,7 @@ import msgspec
 
 from bullpen.model.states import Activity
 from bullpen.terminal.context import Cut, OutputContext
-from bullpen.wrapper.echoes import echo_end, reply_of
+from bullpen.wrapper.echoes import echo_end, reply_of, said_so_far
 from bullpen.wrapper.pace import Pace
 from bullpen.wrapper.reading import Reading
 from bullpen.wrapper.status import TAIL_BYTES, Status, last_line
@@ -89,8 +89,12 @@ class LineTurn:
     def _is_known_prompt(self) -> bool:
         return bool(self._prompt) and last_line(self._context.tail(TAIL_BYTES)) == self._prompt
 
+    def so_far(self) -> str:
+        """What was said so far, as far as that is sure."""
+        return said_so_far(self.cut.data, self._line, self._prompt, self._idle)
+
     def text(self) -> str:
-        """What was said so far."""
+        """What was said, at the end."""
         said = reply_of(self.cut.data, self._line, self._prompt, self._idle)
         return f"{said}\n[{self.cut.lost} bytes more]" if self.cut.lost else said
 
