@@ -1,12 +1,13 @@
 """Delivering: one message at a time, through the best door, and nothing twice."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 
 from bullpen.mail.doors import Handed, Handover, Rung
-from bullpen.model.deliveries import Delivery, ReceiptState
+from bullpen.model.deliveries import Delivery, Evidence, ReceiptState
 from bullpen.model.messages import MessageType
 from bullpen.model.states import Activity
 from bullpen.model.turns import Turn, TurnEnd
@@ -552,3 +553,30 @@ async def test_a_turn_that_failed_does_not_say_that_the_message_was_seen() -> No
         room.courier.hear("bob", Turn(by="pty", end=TurnEnd.FAILED, text="it has ended"))
         await room.becomes(message_id, S.FAILED)
         assert S.SEEN not in await room.history(message_id)
+
+
+@pytest.mark.requirement("talk:cancel")
+async def test_what_is_cancelled_while_it_is_fetched_does_not_go_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    door = ScriptedDoor(Rung.PTY, "bob")
+    async with Room.open(door) as room:
+        fetch = room.mailboxes.lease
+
+        async def cancelled(*args: Any, **more: Any) -> Any:
+            monkeypatch.undo()
+            [leased] = await fetch(*args, **more)
+            await room.courier.give_up(leased, "user cancelled it", is_canceled=True)
+            return [leased]
+
+        monkeypatch.setattr(room.mailboxes, "lease", cancelled)
+        first = await room.send("bob", "one")
+        await room.becomes(first, S.DEAD)
+        second = await room.send("bob", "two")
+        await room.becomes(second, S.SUBMITTED)
+        assert [each.message.id for each in door.taken] == [second]
+        await room.courier.give_up(door.taken[0], "user cancelled it", is_canceled=True)
+        evidence = Evidence("user", "asked for")  # whatever was, it is meant now
+        await room.mailboxes.requeue(first, "bob", now=room.now, evidence=evidence)
+        room.courier.wake("bob")
+        await room.becomes(first, S.SUBMITTED)

@@ -269,6 +269,8 @@ class Courier:
             self._holding[agent] = self._holding.get(agent) or "it is tried again in a moment"
             return False
         self._holding.pop(agent, None)
+        if await self._outcomes.was_given_up(leased[0]):
+            return True
         in_hand = InHand(leased[0], door.rung, self._now())
         return await self._hand_over(agent, in_hand, door)
 

@@ -7,7 +7,7 @@ remembered and written when it can be; until then its agent gets nothing else.
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any, Protocol
@@ -31,6 +31,7 @@ logger = logging.getLogger("bullpen.mail")
 _S = ReceiptState
 UNKEPT_SECONDS = 1.0  # until what could not be written down is tried again
 MOST_UNHEARD = 1000  # turns that are told before we have begun
+MOST_GIVEN_UP = 100  # messages that may just be on their way out of a mailbox
 
 Now = Callable[[], datetime]
 
@@ -66,6 +67,7 @@ class Outcomes:
         self._patience = patience
         self._last_turn: dict[str, str] = {}  # by agent: the turn that was last known to have ended
         self._unheard: deque[tuple[str, Turn]] = deque(maxlen=MOST_UNHEARD)
+        self._given_up: OrderedDict[str, asyncio.Event] = OrderedDict()
         self._tasks: asyncio.TaskGroup | None = None
         self.in_hand: dict[str, InHand] = {}
         """What each agent has, or may have."""
@@ -251,6 +253,28 @@ class Outcomes:
         is_canceled: bool = False,
     ) -> None:
         """End a message that waits or is worked on, and tell its sender."""
+        is_done = self._given_up[delivery.message.id] = asyncio.Event()
+        while len(self._given_up) > MOST_GIVEN_UP:
+            self._given_up.popitem(last=False)
+        try:
+            await self._give_up(delivery, reason, state, is_canceled=is_canceled)
+        finally:
+            is_done.set()
+
+    async def was_given_up(self, delivery: Delivery) -> bool:
+        """Whether a message that was just fetched was given up meanwhile, so that none has it."""
+        message_id = delivery.message.id
+        if (is_done := self._given_up.get(message_id)) is None:
+            return False
+        await is_done.wait()
+        found = await self._mailboxes.deliveries(message_id)
+        return any(
+            each.recipient == delivery.recipient and each.state is not _S.QUEUED for each in found
+        )
+
+    async def _give_up(
+        self, delivery: Delivery, reason: str, state: ReceiptState | None, *, is_canceled: bool
+    ) -> None:
         in_hand = self.in_hand.get(delivery.recipient)
         is_in_hand = in_hand is not None and in_hand.message.id == delivery.message.id
         if state is None:  # what is in hand may have arrived, whatever could be written down
