@@ -43,6 +43,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local/share"))
         monkeypatch.setenv("XDG_STATE_HOME", str(home / ".local/state"))
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+        monkeypatch.setenv("TMUX_TMPDIR", str(runtime))
         for name in OF_THE_SURROUNDINGS:
             monkeypatch.delenv(name, raising=False)
         yield home
