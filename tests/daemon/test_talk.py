@@ -51,7 +51,8 @@ async def test_a_message_is_typed_seen_and_answered_and_every_step_is_told(home:
             "outcome": "timeout",
             "deliveries": (await peer.ask("mail.trace", message_id=message_id))["deliveries"],
             "reply": None,
-            "reason": f"it has the message {message_id}",
+            "replies": [],
+            "reason": "it is being handed over",
             "timeout_seconds": 0.0,
             "agent_id": "codex",
         }
@@ -428,6 +429,53 @@ async def test_topics_and_everybody(home: Path) -> None:
         sent = await peer.ask("mail.send", to="*", content="all", type="info")
         assert {each["recipient"] for each in sent["deliveries"]} == {"alice", "bob"}
         assert await peer.ask("mail.topics") == {"news": ["alice", "bob"]}
+
+
+@pytest.mark.requirement("talk:topics")
+async def test_who_waits_for_several_gets_the_answer_of_each(home: Path) -> None:
+    async with running_daemon() as (peer, _), wrapped("alice") as alice, wrapped("bob") as bob:
+        message_id = await send(peer, "*", "how many?", awaits=True)
+        waiting = {"message_id": message_id, "take": True}
+        await alice.answer(await alice.next(), "one")
+        await reaches(peer, message_id, S.ANSWERED)  # of the first of the two
+        waited = await peer.ask("mail.wait", timeout_seconds=0, **waiting)
+        assert (waited["outcome"], waited["agent_id"]) == ("timeout", "bob")
+        assert [each["content"] for each in waited["replies"]] == ["one"]
+        await bob.answer(await bob.next(), "two")
+        waited = await peer.ask("mail.wait", timeout_seconds=20, **waiting)
+        assert waited["outcome"] == "reached"
+        replies = {each["from"]: each["content"] for each in waited["replies"]}
+        assert replies == {"alice": "one", "bob": "two"}
+        assert waited["reply"]["content"] == "two"
+        assert (await peer.ask("mail.inbox"))["deliveries"] == []
+
+
+@pytest.mark.requirement("O-28")
+async def test_a_person_answers_what_he_has_only_looked_at(home: Path) -> None:
+    async with running_daemon() as (peer, _), wrapped("alice") as alice, wrapped("bob") as bob:
+        first = await send(peer, "user", "may I?", secret=alice.secret)
+        assert len((await peer.ask("mail.inbox"))["deliveries"]) == 1
+        reply = await peer.ask("mail.reply", content="yes")
+        assert (reply["message"]["to"], reply["message"]["reply_to"]) == ("alice", first)
+        assert (await alice.next()).text == "yes"
+        assert (await peer.ask("mail.inbox"))["deliveries"] == []
+        second = await send(peer, "user", "and I?", secret=bob.secret)
+        third = await send(peer, "user", "may I again?", secret=alice.secret)
+        with pytest.raises(RefusedError, match=f"{third} of alice or {second} of bob"):
+            await peer.ask("mail.reply", content="no")
+        await peer.ask("mail.reply", content="no", to_message=second)
+        assert (await bob.next()).text == "no"
+        assert (await peer.ask("mail.reply", content="yes"))["message"]["reply_to"] == third
+
+
+@pytest.mark.requirement("O-101")
+async def test_nobody_is_asked_nothing(home: Path) -> None:
+    async with running_daemon() as (peer, _), wrapped("alice") as alice:
+        for nothing in ("", " \n\t "):
+            with pytest.raises(RefusedError, match="nothing in it to say"):
+                await peer.ask("mail.send", to="alice", content=nothing)
+        await peer.ask("mail.send", to="alice", content="", type="ping")
+        assert alice.typed.empty()
 
 
 @pytest.mark.requirement("talk:loop")

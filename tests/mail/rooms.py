@@ -155,7 +155,7 @@ class Room:
         await eventually(look)
 
     async def answer(self, message_id: str) -> Message | None:
-        return await self.office.answer_to(message_id)
+        return next(iter(await self.office.answers_to(message_id)), None)
 
     @classmethod
     @asynccontextmanager

@@ -170,7 +170,9 @@ class WaitMessageReply(msgspec.Struct, frozen=True, kw_only=True):
     """`reached`, `ended` (it can no longer be reached) or `timeout`."""
     deliveries: tuple[Delivery, ...]
     reply: Message | None = None
-    """The answer, if there is one."""
+    """The answer, if there is one; the newest of several."""
+    replies: tuple[Message, ...] = ()
+    """The answer of each who was asked and has answered."""
     reason: str = ""
     """Why it ended, or why it still waits, in words."""
     timeout_seconds: float = 0.0

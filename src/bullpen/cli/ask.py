@@ -6,7 +6,7 @@ from bullpen.api.outputs import Output
 from bullpen.cli.options import complete_agents, json_option, no_start_option
 from bullpen.cli.output import print_json
 from bullpen.cli.receipts import echo_text
-from bullpen.cli.send import message_of, record, stay_with
+from bullpen.cli.send import message_of, record, show_answers, stay_with
 from bullpen.cli.speaking import priority_option, read_text, refusals, text_option
 from bullpen.model.appearance import one_line
 from bullpen.model.messages import MessageType, Priority
@@ -80,6 +80,8 @@ def command(
     reply = sent.waited.reply if sent.waited else None
     if as_json:
         print_json(**record(sent))
+    elif sent.is_for_many:
+        show_answers(sent)
     elif sent.shortfall:
         name = one_line(sent.trace.message.id)
         said = sent.shortfall if reply is None else reply.content

@@ -58,7 +58,7 @@ def command(
       0  accepted
       1  there is no daemon, or the text cannot be read
       2  wrong usage
-      4  there is no message to answer
+      4  there is no message to answer, or several wait and none is named
       5  refused: by a rule, its rate or its size, or it was answered already
     """  # noqa: D301 - click wants the character, not its name
     if fail and progress:

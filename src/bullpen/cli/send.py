@@ -23,7 +23,7 @@ from bullpen.cli.speaking import priority_option, read_text, refusals, secret, t
 from bullpen.model.appearance import one_line
 from bullpen.model.messages import MessageGroup, MessageType, Priority
 
-__all__ = ["Steps", "command", "message_of", "record", "stay_with"]
+__all__ = ["Steps", "command", "message_of", "record", "show_answers", "stay_with"]
 
 EVERYBODY = "*"
 
@@ -226,9 +226,20 @@ def show(sent: Sent) -> None:
         )
     if not sent.is_new:
         click.echo("it was sent before with the same key; this is what became of it", err=True)
-    if sent.waited is not None and sent.waited.reply is not None:
+    if sent.is_for_many:
+        show_answers(sent)
+    elif sent.waited is not None and sent.waited.reply is not None:
         echo_text(sent.waited.reply.content)
     elif sent.shortfall:
+        click.echo(f"bullpen: {one_line(sent.shortfall)}", err=True)
+
+
+def show_answers(sent: Sent) -> None:
+    """Print what each of several answered, below his name, and what is missing."""
+    for each in sent.waited.replies if sent.waited is not None else ():
+        click.secho(f"from {one_line(each.from_agent)}:", bold=True)
+        echo_text(each.content)
+    if sent.shortfall:
         click.echo(f"bullpen: {one_line(sent.shortfall)}", err=True)
 
 
@@ -248,6 +259,7 @@ def record(sent: Sent) -> dict[str, Any]:
         "is_new": sent.is_new,
         "outcome": waited.outcome if waited else None,
         "reply": message_record(waited.reply) if waited and waited.reply else None,
+        "replies": [message_record(each) for each in waited.replies] if waited else [],
         "reason": sent.shortfall,
     }
 

@@ -61,6 +61,11 @@ class Sent(msgspec.Struct, frozen=True):
         return CODES[self.waited.outcome] if self.waited else 0
 
     @property
+    def is_for_many(self) -> bool:
+        """Whether several were sent it, each of whom may answer."""
+        return len(self.trace.deliveries) > 1
+
+    @property
     def shortfall(self) -> str:
         """Why it did not come as far as was wanted, in words; empty if it did."""
         if self.waited is None or self.waited.outcome == "reached":

@@ -109,7 +109,7 @@ def read_text(text: str | None, path: str | None, *, may_be_empty: bool = False)
         text, path = None, "-"
     if path is not None:
         text = _read(path).removesuffix("\n")
-    if not text and not may_be_empty:
+    if not (text and text.strip()) and not may_be_empty:
         raise click.UsageError(
             "there is nothing to say: give a text, - for standard input or --file"
         )

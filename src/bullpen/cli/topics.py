@@ -19,7 +19,8 @@ def command(*, as_json: bool) -> None:
     \b
     Examples:
       bullpen topics
-      bullpen subscribe builds && bullpen send '#builds' "main is green" --type info
+      bullpen subscribe builds --agent codex
+      bullpen send '#builds' "main is green" --type info
 
     \b
     Exit codes:

@@ -211,29 +211,33 @@ class TalkService:
             deliveries, has_ended = await self._office.wait(
                 message.id, is_over, min(seconds, LONGEST_WAIT_SECONDS)
             )
-        reached = all(each.state in wanted for each in deliveries)
-        reply = await self._office.answer_to(message.id)
-        if takes and is_there() and reply is not None:
-            await self._office.see(reply)
-        outcome = "reached" if reached else "ended" if has_ended else "timeout"
+        pending = [each for each in deliveries if each.state not in wanted]
+        replies = await self._office.answers_to(message.id)
+        reply = replies[-1] if replies else None
+        if takes and is_there():
+            for each in replies:
+                await self._office.see(each)
+        outcome = "reached" if not pending else "ended" if has_ended else "timeout"
         reason = ""
         if outcome == "ended":
-            reason = await self._why(message.id, reply)
+            reason = await self._why(message.id, replies)
         elif outcome == "timeout":
             logger.warning("%s is not %s after %g s", message.id, request.until, seconds)
-            reason = self._post.courier.holding(deliveries[0].recipient) if deliveries else ""
+            reason = self._holding(pending[0]) if pending else ""
         return talk.WaitMessageReply(
             outcome=outcome,
             deliveries=deliveries,
             reply=reply,
+            replies=replies,
             reason=reason,
             timeout_seconds=seconds,
-            agent_id=deliveries[0].recipient if deliveries else message.to_agent,
+            agent_id=(*pending, *deliveries)[0].recipient if deliveries else message.to_agent,
         )
 
-    async def _why(self, message_id: str, reply: Message | None) -> str:
-        if reply is not None and reply.type in (MessageType.TASK_FAILED, MessageType.ERROR):
-            return reply.content
+    async def _why(self, message_id: str, replies: Sequence[Message]) -> str:
+        for each in replies:
+            if each.type in (MessageType.TASK_FAILED, MessageType.ERROR):
+                return each.content
         receipts = await self._mailboxes.receipts(message_id)
         return receipts[-1].evidence.what if receipts else ""
 
@@ -280,9 +284,10 @@ class TalkService:
         )
 
     def _holding(self, delivery: Delivery) -> str:
-        """Return why a message is not handed over, in words."""
+        """Return what a message waits for, in words."""
         current = self._post.working_on(delivery.recipient)
-        if current is not None and current.id == delivery.message.id:
+        is_current = current is not None and current.id == delivery.message.id
+        if is_current and delivery.state is not ReceiptState.SEEN:
             return "it is being handed over"
         return self._post.courier.holding(delivery.recipient)
 

@@ -39,11 +39,13 @@ from bullpen.model.deliveries import Delivery, Evidence, ReceiptState, TaskQuery
 from bullpen.model.messages import Message, MessageType, read_message
 from bullpen.model.reasons import Reason
 
-__all__ = ["EVERYBODY", "Draft", "PostOffice", "last_answer"]
+__all__ = ["EVERYBODY", "Draft", "PostOffice", "last_answers"]
 
 EVERYBODY = "*"
 SENDERS_REMEMBERED = 10_000
 NAMES_SHOWN = 8
+WAITING = (ReceiptState.ACCEPTED, ReceiptState.QUEUED)
+NO_ANSWERS = (MessageType.PROGRESS, MessageType.PING, MessageType.TASK_REQUEST)
 
 Now = Callable[[], datetime]
 Cause = Callable[[str], Message | None]
@@ -102,6 +104,7 @@ class PostOffice:
         """
         message = await self._read(draft, sender)
         try:
+            _check_content(message)
             answered = answered or await self._find(message.reply_to)
             cause = answered or self._cause_of(sender)
             message = continue_chain(message, cause)
@@ -173,8 +176,15 @@ class PostOffice:
             return await self._mailboxes.deliveries((await self._mailboxes.find(beginning)).id)
 
     async def _last_unanswered(self, agent: str) -> str | None:
-        wanted = TaskQuery(recipient=agent, states=(ReceiptState.SEEN,))
-        found = await self._mailboxes.tasks(wanted, limit=1)
+        """Return the newest that somebody has; a person has also read what still lies there."""
+        states = (ReceiptState.SEEN, *(WAITING if agent == USER else ()))
+        found = await self._mailboxes.tasks(TaskQuery(recipient=agent, states=states), limit=2)
+        if len(found) > 1 and all(each.state in WAITING for each in found):
+            names = " or ".join(f"{each.message.id} of {each.message.from_agent}" for each in found)
+            raise MailError(
+                Reason.MESSAGE_NOT_FOUND,
+                f"several messages wait for an answer; say which one it is for: {names}",
+            )
         return found[0].message.id if found else None
 
     async def _read(self, draft: Draft, sender: str) -> Message:
@@ -345,21 +355,26 @@ class PostOffice:
                 answer.id, answer.to_agent, ReceiptState.SEEN, now=self._now(), evidence=evidence
             )
 
-    async def answer_to(self, message_id: str) -> Message | None:
-        """Return the last answer to a message, if there is one."""
-        return last_answer(await self._mailboxes.thread(message_id), message_id)
+    async def answers_to(self, message_id: str) -> tuple[Message, ...]:
+        """Return the last answer of everybody who has answered a message, the newest last."""
+        return last_answers(await self._mailboxes.thread(message_id), message_id)
+
+
+def _check_content(message: Message) -> None:
+    """Refuse to ask somebody nothing; an answer may well be empty."""
+    if message.type is MessageType.TASK_REQUEST and not message.content.strip():
+        raise MessageRefused(Reason.INVALID_MESSAGE, "there is nothing in it to say")
 
 
 def _seen_by(name: str) -> Evidence:
     return Evidence(name, "waited for it")
 
 
-def last_answer(thread: Sequence[Message], message_id: str) -> Message | None:
-    """Return the last of a thread that answers a message rather than telling of progress."""
-    found = [
-        each
-        for each in thread
-        if each.reply_to == message_id
-        and each.type not in (MessageType.PROGRESS, MessageType.PING, MessageType.TASK_REQUEST)
-    ]
-    return found[-1] if found else None
+def last_answers(thread: Sequence[Message], message_id: str) -> tuple[Message, ...]:
+    """Return what answers a message rather than telling of progress: the last word of each."""
+    found: dict[str, Message] = {}
+    for each in thread:
+        if each.reply_to == message_id and each.type not in NO_ANSWERS:
+            found.pop(each.from_agent, None)
+            found[each.from_agent] = each
+    return tuple(found.values())
