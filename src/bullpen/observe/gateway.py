@@ -13,15 +13,14 @@ Except for pulling and closing, nothing here waits. Every refusal is an `ApiErro
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 
-from bullpen.api.errors import ApiError, reason_of
+from bullpen.api.errors import ApiError
 from bullpen.api.methods import (
     PROTOCOL_VERSION,
     AckResult,
@@ -32,7 +31,7 @@ from bullpen.api.methods import (
     Refusal,
     RewindReply,
 )
-from bullpen.connection import Connection, RemoteError, RpcError, open_transport
+from bullpen.connection import Connection, RpcError, open_transport
 from bullpen.jsonrpc.errors import INVALID_PARAMS
 from bullpen.model.reasons import Reason
 from bullpen.model.records import Ingested, Restored
@@ -45,13 +44,23 @@ from bullpen.observe.admission import (
     event_id_of,
     suppressor,
 )
-from bullpen.observe.cursors import Checkpoints, Recovery, SourceCursor
+from bullpen.observe.consumers import (
+    FOLD,
+    MAX_BATCH,
+    OURS,
+    PROJECTION,
+    Consumers,
+    Trouble,
+    as_api_errors,
+)
+from bullpen.observe.cursors import Checkpoints
 from bullpen.observe.dedup import DedupWindow
-from bullpen.observe.deliveries import Delivery, DeliveryLimits, DeliveryLog
-from bullpen.observe.errors import AckRetryExhausted, Refused
-from bullpen.observe.feed import Feed, OpenTransport, Pulled, Unreachable
+from bullpen.observe.deliveries import Delivery, DeliveryLog
+from bullpen.observe.errors import Refused
+from bullpen.observe.feed import OpenTransport, Pulled
 from bullpen.observe.freshness import Link
 from bullpen.observe.health import worst
+from bullpen.observe.pulling import Feeds, GatewayLimits
 from bullpen.observe.registry import HEARTBEAT_TIMEOUT, Registry
 from bullpen.observe.sources.port import Now
 from bullpen.observe.standing import Standing
@@ -68,32 +77,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger("bullpen.observe")
-
-PROJECTION = "projection"
-"""The consumer that keeps what the log was folded to. Only what it acknowledged is committed."""
-FOLD = "fold"
-"""The consumer that folds the log, which does not wait until that is kept."""
-OURS = frozenset([PROJECTION, FOLD])
-"""Nobody else may pull or acknowledge for these."""
-
-MAX_BATCH = 5_000
-MAX_CONSUMER_LENGTH = 128
-CONSUMER_GONE = timedelta(seconds=60)  # one that does not even pull any more is no trouble
-
-Trouble = Callable[[Reason, str, SourceKind | None], None]
-"""Told of what an operator should know. It must not raise."""
-
-
-class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is pulled, and how long is waited for it."""
-
-    pull_limit: int = 500
-    pulls_in_a_row: int = 20
-    """As long as a source gives all that was asked for."""
-    pull_timeout_seconds: float = 5.0
-    patience_seconds: float = 0.25
-    """For how long `pull_sources` waits for the slowest; its answer is then taken when it comes."""
-    deliveries: DeliveryLimits = DeliveryLimits()
 
 
 class Gateway:
@@ -113,9 +96,9 @@ class Gateway:
         limits: GatewayLimits | None = None,
         on_trouble: Trouble | None = None,
     ) -> None:
+        limits = limits or GatewayLimits()
+        on_trouble = (lambda *_: None) if on_trouble is None else on_trouble
         self._now = now
-        self._limits = limits or GatewayLimits()
-        self._on_trouble: Trouble = (lambda *_: None) if on_trouble is None else on_trouble
         self._registry = Registry(
             nonce=nonce, owner_uid=owner_uid, protocol_version=PROTOCOL_VERSION
         )
@@ -124,22 +107,33 @@ class Gateway:
             prefix=f"{secrets.token_hex(4)}-",
             holder=PROJECTION,
             residents=OURS,
-            limits=self._limits.deliveries,
+            limits=limits.deliveries,
+        )
+        self._consumers = Consumers(
+            self._log,
+            now,
+            on_trouble,
+            ack_seconds=limits.deliveries.ack_timeout.total_seconds(),
+        )
+        self._stirred = asyncio.Event()
+        self._feeds = Feeds(
+            self._log,
+            now,
+            limits,
+            take=self._take_pulled,
+            stir=self._stirred.set,
+            on_unreachable=self._note_unreachable,
+            on_trouble=on_trouble,
         )
         self._dedup = DedupWindow()
-        self._feeds: dict[SourceKind, Feed] = {}
         self._records: dict[SourceKind, Standing] = {}
-        self._cursors: dict[SourceKind, SourceCursor] = {}
         self._checkpoints = Checkpoints(now())
-        self._defaults: dict[str, _Default] = {}  # consumers that do not acknowledge
-        self._stirred = asyncio.Event()
-        self._closing: set[asyncio.Task[None]] = set()
 
     def restore(self, restored: Restored, recent: Iterable[Ingested] = ()) -> None:
         """Go on where another run has ended; `recent` are the latest observations it kept."""
         now = self._now()
         for state in restored.cursors:
-            self._cursors[state.source_kind] = SourceCursor(state.committed_cursor)
+            self._feeds.restore(state)
         for each in recent:
             self._dedup.add(each.observation, now)
 
@@ -153,13 +147,13 @@ class Gateway:
         Raises:
             ApiError: it has been revoked.
         """
-        with _as_api_errors():
+        with as_api_errors():
             self._registry.register(kind, self._now(), is_pulled=source is not None)
         record = self._record(kind)
         if source is None:
             record.status, record.reason = HealthStatus.HEALTHY, ""
         else:
-            self._connect(kind, source)
+            self._feeds.connect(kind, source)
 
     def hello(
         self,
@@ -177,7 +171,7 @@ class Gateway:
         """
         if socket_path is not None and not PurePosixPath(socket_path).is_absolute():
             raise RpcError(INVALID_PARAMS, "Invalid params: socket_path is not absolute")
-        with _as_api_errors():
+        with as_api_errors():
             registration = self._registry.hello(
                 kind,
                 self._now(),
@@ -188,7 +182,7 @@ class Gateway:
             )
         record = self._record(kind)
         if socket_path is not None:
-            self._connect(kind, lambda: open_transport(f"unix://{socket_path}"))
+            self._feeds.connect(kind, lambda: open_transport(f"unix://{socket_path}"))
         elif kind not in self._feeds:
             record.status, record.reason = HealthStatus.HEALTHY, ""
         return HelloReply(registration, HEARTBEAT_TIMEOUT.total_seconds())
@@ -199,7 +193,7 @@ class Gateway:
         Raises:
             ApiError: it never said hello, or has been revoked.
         """
-        with _as_api_errors():
+        with as_api_errors():
             return self._registry.heartbeat(kind, self._now())
 
     def revoke(self, kind: SourceKind) -> SourceRegistration:
@@ -208,20 +202,14 @@ class Gateway:
         Raises:
             ApiError: it never said hello.
         """
-        with _as_api_errors():
+        with as_api_errors():
             registration = self._registry.revoke(kind)
         self.detach(kind)
         return registration
 
     def detach(self, kind: SourceKind) -> None:
         """Pull no longer from a source. It is stale soon, if it does not come back."""
-        feed = self._feeds.pop(kind, None)
-        if feed is not None:
-            closing = asyncio.get_running_loop().create_task(
-                feed.aclose(), name=f"gateway:{kind}:close"
-            )
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+        self._feeds.detach(kind)
 
     def registrations(self) -> tuple[SourceRegistration, ...]:
         """Return who has said hello, and what became of it."""
@@ -255,13 +243,7 @@ class Gateway:
         now = self._now()
         self._sweep(now)
         before = self._log.last_seq
-        begun = [
-            self._begin_pull(feed)
-            for feed in self._feeds.values()
-            if feed.may_pull(now) and (feed.is_nudged or not only_nudged)
-        ]
-        if begun:
-            await asyncio.wait(begun, timeout=self._limits.patience_seconds)
+        await self._feeds.pull(now, only_nudged=only_nudged)
         return self._log.last_seq - before
 
     async def wait_for_events(self, timeout_seconds: float) -> bool:
@@ -299,19 +281,13 @@ class Gateway:
         Raises:
             ApiError: there is no such source, or it makes nothing of it.
         """
-        feed = self._feeds.get(kind)
-        if feed is None:
-            raise ApiError(Reason.SOURCE_REGISTRY_MISS, f"there is no {kind} to deliver to")
-        try:
-            await feed.deliver(request)
-        except Unreachable as error:
-            raise ApiError(Reason.SOURCE_INADMISSIBLE, f"{kind}: {error}") from error
+        await self._feeds.deliver(kind, request)
 
     # ------------------------------------------------------------------------------ giving it out
 
     def unfolded(self, limit: int = 500) -> tuple[Ingested, ...]:
         """Give what was not folded yet, once."""
-        delivery = self._deliver(FOLD, None, limit)
+        delivery = self._consumers.deliver(FOLD, None, limit)
         if delivery.token is not None:
             self._log.ack(FOLD, delivery.token, self._now())
         return delivery.events
@@ -327,7 +303,7 @@ class Gateway:
             ApiError: it has not acknowledged, or is too far behind. Either is said once; taken
                 again, it goes on.
         """
-        return self._deliver(PROJECTION, None, limit)
+        return self._consumers.deliver(PROJECTION, None, limit)
 
     def pull(self, consumer: str, cursor: str | None = None, limit: int = 500) -> GatewayReply:
         """Give a consumer its next batch.
@@ -335,16 +311,7 @@ class Gateway:
         Raises:
             ApiError: there is no such cursor, or it has not acknowledged however often.
         """
-        _check_consumer(consumer)
-        if not 1 <= limit <= MAX_BATCH:
-            raise RpcError(INVALID_PARAMS, f"Invalid params: limit is not from 1 to {MAX_BATCH}")
-        delivery = self._deliver(consumer, cursor, limit)
-        return GatewayReply(
-            events=tuple(each.observation for each in delivery.events),
-            next_cursor=delivery.next_cursor,
-            delivery_token=delivery.token,
-            attempt=delivery.attempt,
-        )
+        return self._consumers.pull(consumer, cursor, limit)
 
     def ack(self, token: str, consumer: str = PROJECTION) -> AckResult:
         """Take an acknowledgement; twice is the same as once.
@@ -352,18 +319,10 @@ class Gateway:
         Raises:
             ApiError: the consumer was given no such token.
         """
-        with _as_api_errors():
-            acknowledged = self._log.ack(consumer, token, self._now())
-        if not acknowledged.is_repeated:
-            self._defaults.pop(consumer, None)
-        if acknowledged.is_late:
-            message = f"{consumer!r} did not acknowledge within {self._ack_seconds:g} s"
-            for kind in sorted(acknowledged.kinds):
-                self._on_trouble(Reason.ACK_TIMEOUT, message, kind)
+        acknowledged = self._consumers.ack(token, consumer)
         if consumer == PROJECTION:
             self._checkpoints.note(acknowledged.events)
-            for cursor in self._cursors.values():
-                cursor.commit(acknowledged.committed_seq)
+            self._feeds.commit(acknowledged.committed_seq)
         return AckResult(
             "already_committed" if acknowledged.is_repeated else "committed",
             str(acknowledged.committed_seq),
@@ -377,28 +336,13 @@ class Gateway:
         Raises:
             ApiError: that is too far.
         """
-        _check_consumer(consumer)
-        if (events is None) == (seconds is None) or (events or 0) < 0 or not (seconds or 0) >= 0:
-            raise RpcError(INVALID_PARAMS, "Invalid params: give events or seconds, from 0 up")
-        with _as_api_errors():
-            place, gone_back = self._log.rewind(
-                consumer, self._now(), events=events, seconds=seconds
-            )
+        reply = self._consumers.rewind(consumer, events=events, seconds=seconds)
         self._stirred.set()
-        return RewindReply(str(place), gone_back)
+        return reply
 
     def cursors(self) -> tuple[CursorState, ...]:
         """Return how far each source was read, to be written after what was read from it."""
-        now = self._now()
-        return tuple(
-            CursorState(
-                source_kind=kind,
-                fetched_cursor=cursor.fetched,
-                committed_cursor=cursor.committed,
-                checkpoint_ts=now,
-            )
-            for kind, cursor in self._cursors.items()
-        )
+        return self._feeds.cursors()
 
     def checkpoint(self) -> tuple[CursorState, ...]:
         """Return the cursors if it is time to write them, and nothing otherwise."""
@@ -420,35 +364,18 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Stop pulling, and close what was opened for it. Idempotent."""
-        for kind in tuple(self._feeds):
-            self.detach(kind)
-        if self._closing:
-            await asyncio.wait(tuple(self._closing))
+        await self._feeds.aclose()
 
     # ------------------------------------------------------------------------------------- within
-
-    @property
-    def _ack_seconds(self) -> float:
-        return self._limits.deliveries.ack_timeout.total_seconds()
 
     def _record(self, kind: SourceKind) -> Standing:
         if kind not in self._records:
             self._records[kind] = Standing(self._now())
         return self._records[kind]
 
-    def _connect(self, kind: SourceKind, source: Connection | OpenTransport) -> None:
-        self.detach(kind)
-        self._cursors.setdefault(kind, SourceCursor())
-        self._feeds[kind] = Feed(
-            kind,
-            source,
-            timeout_seconds=self._limits.pull_timeout_seconds,
-            on_notice=lambda _: self._stirred.set(),
-        )
-
     def _has_work(self) -> bool:
         now = self._now()
-        if self._log.room(FOLD) and any(feed.has_news(now) for feed in self._feeds.values()):
+        if self._log.room(FOLD) and self._feeds.has_news(now):
             return True
         return self._log.fetched_seq(FOLD) < self._log.last_seq
 
@@ -457,72 +384,12 @@ class Gateway:
         for kind in self._registry.sweep(now):
             logger.warning("%s was not heard of for %s", kind, HEARTBEAT_TIMEOUT)
 
-    def _begin_pull(self, feed: Feed) -> "asyncio.Task[None]":
-        feed.pulling = asyncio.get_running_loop().create_task(
-            self._pull_feed(feed), name=f"gateway:{feed.kind}:pull"
-        )
-        return feed.pulling
-
-    async def _pull_feed(self, feed: Feed) -> None:
-        try:
-            await self._pull_all(feed)
-        except Unreachable as error:
-            self._note_unreachable(feed.kind, str(error))
-        except RemoteError as error:
-            self._note_unreachable(feed.kind, f"it refused to be pulled from: {error.message}")
-        except Exception as error:  # the boundary: one source must not end the others' pulling
-            logger.exception("%s: pulling failed", feed.kind)
-            self._note_unreachable(feed.kind, f"pulling failed: {type(error).__name__}")
-        finally:
-            feed.pulling = None
-            if feed.is_nudged:
-                self._stirred.set()
-
-    async def _pull_all(self, feed: Feed) -> None:
-        """Pull until the source has nothing more, the log no room, or it has been a lot."""
-        cursor = self._cursors[feed.kind]
-        for _ in range(self._limits.pulls_in_a_row):
-            limit = min(self._limits.pull_limit, self._log.room(FOLD))
-            if not limit:
-                return
-            asked = cursor.fetched
-            try:
-                pulled = await feed.pull(asked, cursor.committed, limit, self._now)
-            except RemoteError as error:
-                if not _is_invalid_cursor(error) or asked is None:
-                    raise
-                self._recover(feed.kind, cursor)
-                continue
-            if not self._is_feeding(feed):
-                return
-            self._take_pulled(feed.kind, cursor, pulled)
-            if len(pulled.events) < limit or pulled.next_cursor == asked:
-                return
-
-    def _is_feeding(self, feed: Feed) -> bool:
-        """Whether it is still the one to be pulled from; it may have moved, or been revoked."""
-        return self._feeds.get(feed.kind) is feed
-
-    def _recover(self, kind: SourceKind, cursor: SourceCursor) -> None:
-        recovery = cursor.refuse(self._now())
-        logger.log(
-            logging.WARNING if recovery is Recovery.RESYNC else logging.INFO,
-            "%s: it does not know the cursor: %s",
-            kind,
-            recovery,
-        )
-        if recovery is Recovery.RESYNC:
-            message = f"{kind} refused cursor after cursor and is read from its start"
-            self._on_trouble(Reason.INVALID_CURSOR, message, kind)
-
-    def _take_pulled(self, kind: SourceKind, cursor: SourceCursor, pulled: Pulled) -> None:
+    def _take_pulled(self, kind: SourceKind, pulled: Pulled) -> None:
         now = self._now()
         self._registry.pulled(kind, now)
         self._record(kind).note_report(pulled.source_health, now)
         for raw in pulled.events:
             self._ingest_one(kind, raw, now)
-        committed = self._log.committed_seq(PROJECTION)
-        cursor.fetch(pulled.next_cursor, self._log.last_seq, committed)
 
     def _note_unreachable(self, kind: SourceKind, reason: str) -> None:
         record = self._record(kind)
@@ -584,10 +451,9 @@ class Gateway:
             status = worst(status, HealthStatus.DEGRADED)
             silent = now - registration.last_heartbeat_at
             reason = reason or f"it was not heard of for {silent.total_seconds():.0f} s"
-        for consumer, default in self._defaults.items():
-            if kind in default.kinds and now - default.pulled_at <= CONSUMER_GONE:
-                status = worst(status, HealthStatus.DEGRADED)
-                reason = reason or f"{consumer!r} does not acknowledge what it says"
+        if consumer := self._consumers.deaf_to(kind):
+            status = worst(status, HealthStatus.DEGRADED)
+            reason = reason or f"{consumer!r} does not acknowledge what it says"
         return SourceHealth(
             status=status,
             checked_at=record.checked_at,
@@ -598,28 +464,6 @@ class Gateway:
             dropped=dict(record.dropped + record.dropped_there),
             version=record.version,
         )
-
-    def _deliver(self, consumer: str, cursor: str | None, limit: int) -> Delivery:
-        now = self._now()
-        default = self._defaults.get(consumer)
-        if default is not None:
-            default.pulled_at = now
-        try:
-            with _as_api_errors():
-                return self._log.pull(consumer, cursor, limit, now)
-        except ApiError as error:
-            if isinstance(error.__cause__, AckRetryExhausted):
-                kinds = error.__cause__.kinds
-                self._note_default(consumer, kinds, now)
-                for kind in sorted(kinds):
-                    self._on_trouble(Reason.ACK_RETRY_EXHAUSTED, error.message, kind)
-            raise
-
-    def _note_default(self, consumer: str, kinds: frozenset[SourceKind], now: datetime) -> None:
-        for name, known in tuple(self._defaults.items()):
-            if now - known.pulled_at > CONSUMER_GONE:
-                del self._defaults[name]
-        self._defaults[consumer] = _Default(kinds, now)
 
 
 def ingest_reply(outcomes: Sequence[Outcome]) -> IngestReply:
@@ -642,29 +486,3 @@ def ingest_reply(outcomes: Sequence[Outcome]) -> IngestReply:
         duplicates=sum(each.is_duplicate for each in outcomes),
         refused=refused,
     )
-
-
-class _Default:
-    """A consumer that did not acknowledge, and the sources that concerns."""
-
-    def __init__(self, kinds: frozenset[SourceKind], now: datetime) -> None:
-        self.kinds = kinds
-        self.pulled_at = now
-
-
-@contextmanager
-def _as_api_errors() -> Iterator[None]:
-    try:
-        yield
-    except Refused as error:
-        raise ApiError(error.reason, str(error), **error.facts) from error
-
-
-def _check_consumer(name: str) -> None:
-    if not 0 < len(name) <= MAX_CONSUMER_LENGTH:
-        raise RpcError(INVALID_PARAMS, "Invalid params: consumer is empty or too long")
-
-
-def _is_invalid_cursor(error: RemoteError) -> bool:
-    is_code = error.code == Reason.INVALID_CURSOR
-    return is_code or reason_of(error) == Reason.INVALID_CURSOR.word
