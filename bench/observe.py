@@ -68,7 +68,7 @@ async def daemon(tmux: PrivateTmux | None = None) -> AsyncIterator[tuple[int, Pa
         home = Path(directory)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "bullpen", "daemon"),
+            *("-m", "bullpen", "daemon", "--background"),  # as commands start it
             env=environment(home, tmux),
             stderr=asyncio.subprocess.DEVNULL,
         )

@@ -18,7 +18,7 @@ from bench.observe import LINE_LIMIT, connect, environment, percentile
 __all__ = ["Caller", "call", "limited", "loaded", "percentiles", "talking_daemon", "used_by"]
 
 SECONDS = 60.0
-DAEMON = ("-m", "bullpen", "daemon")
+DAEMON = ("-m", "bullpen", "daemon", "--background")  # as commands start it
 UNLIMITED = {
     "BULLPEN_MAIL_RATE_PER_SECOND": "1000000",
     "BULLPEN_MAIL_RATE_BURST": "100000",
