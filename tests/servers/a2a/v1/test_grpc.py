@@ -201,6 +201,7 @@ async def test_what_is_wrong_is_told_in_the_words_of_a2a(
                 ((), Code.FAILED_PRECONDITION),
                 ((("a2a-version", "0.3"),), Code.FAILED_PRECONDITION),
                 ((("a2a-version", "2.0"),), Code.FAILED_PRECONDITION),
+                ((("a2a-version", "1.1"),), Code.FAILED_PRECONDITION),
                 (V1, Code.NOT_FOUND),
             ):
                 error = await refusal(stub.GetTask(missing, metadata=metadata))

@@ -131,7 +131,7 @@ async def test_what_is_wrong_by_0_3_is_refused_before_a_stream_begins() -> None:
             assert card["protocolVersion"].startswith("0.3")
             told = await guest.http.post("a2a/jsonrpc", json=asked, headers=version)
             assert told.json()["result"]["name"] == agent.agent.name
-        for other in ("x", "1.0", "0x"):
+        for other in ("x", "1.0", "0x", "0.5"):
             told = await guest.http.post("a2a/jsonrpc", json=asked, headers={"a2a-version": other})
             assert told.json()["error"]["code"] == -32009
         for path, other in (("a2a/rest/v1/card", "0r"), ("a2a/rest/tasks", "1r")):

@@ -80,13 +80,27 @@ async def test_versions_types_and_addresses() -> None:
         response = await guest.http.post("a2a/jsonrpc/", json=asked, headers=V1)
         assert response.json()["result"]["id"] == task["id"]
         # Version negotiation: none is 0.3, which does not know the method; another is unknown.
-        for version in ("", "0.3", "2.0", "x"):
+        for version in ("", "0.3", "1.1", "01.0", "2.0", "x"):
             response = await guest.http.post(
                 "a2a/jsonrpc", json=asked, headers={"a2a-version": version}
             )
             assert response.json()["error"]["code"] == -32009, version
         response = await guest.http.get(f"a2a/rest/tasks/{task['id']}")
         assert response.json()["error"]["details"][0]["reason"] == "VERSION_NOT_SUPPORTED"
+        # It may be said in the address instead; what stands in the header goes first.
+        for address, code in (
+            ("A2A-Version=1.0", 200),
+            ("a2a-version=1.0.1", 200),
+            ("A2A-Version=1.1", 400),
+        ):
+            response = await guest.http.get(f"a2a/rest/tasks/{task['id']}?{address}")
+            assert response.status_code == code, address
+        response = await guest.http.post("a2a/jsonrpc?A2A-Version=1.0", json=asked)
+        assert response.json()["result"]["id"] == task["id"]
+        response = await guest.http.get("a2a/rest/tasks?A2A-Version=2.0", headers=V1)
+        assert response.status_code == 200
+        response = await guest.http.get(".well-known/agent-card.json?A2A-Version=0.3")
+        assert response.json()["protocolVersion"] == "0.3.0"
         # 7: what is sent is JSON
         text = {**V1, "content-type": "text/plain"}
         response = await guest.http.post(

@@ -29,7 +29,9 @@ __all__ = [
 
 MESSAGE_METHODS = ("message/send", "message/stream")
 CONFIG_METHOD = "tasks/pushNotificationConfig/get"
-_VERSION = re.compile(r"([0-9]{1,4})(\.[0-9]{1,4}){0,2}")
+_VERSIONS = ("0.3", "1.0")
+"""What is spoken, by its major number."""
+_VERSION = re.compile(r"(?P<major>[01])(\.(?P<minor>[0-9]{1,4})(\.[0-9]{1,4})?)?")
 
 
 def is_method(method: Any) -> bool:
@@ -38,16 +40,20 @@ def is_method(method: Any) -> bool:
 
 
 def check_version(version: str, major: int = 0) -> None:
-    """See that who says which version it speaks says one of those that are spoken there.
+    """See that who says which version it speaks says the one that is spoken there.
+
+    A version is a major and a minor number; the number of an edition behind them means nothing.
 
     Raises:
-        VersionNotSupportedError: it is another. The SDK calls that an error of ours in 0.3, and
-            takes what only begins with a version for one.
+        VersionNotSupportedError: it is another. The SDK calls that an error of ours in 0.3,
+            compares major numbers only, and takes what only begins with a version for one.
     """
-    spoken = _VERSION.fullmatch(version)
-    if version and (spoken is None or spoken[1] != str(major)):
-        spoken_here = "1.0" if major else "0.3"
-        raise VersionNotSupportedError(f"this is asked in A2A {spoken_here}, not in {version[:20]}")
+    if not version:
+        return
+    spoken, said = _VERSIONS[major], _VERSION.fullmatch(version)
+    minor = spoken.partition(".")[2]
+    if said is None or int(said["major"]) != major or said["minor"] not in (None, minor):
+        raise VersionNotSupportedError(f"this is asked in A2A {spoken}, not in {version[:20]}")
 
 
 def check_body(body: Any, kind: type[Message]) -> None:

@@ -50,7 +50,7 @@ TIGHTER: dict[str, Json] = {
 """What we ask of what is sent in 0.3, beyond its type."""
 
 _VERSION = Query(
-    "A2A-Version", {"type": "string", "pattern": r"^(0(\.[0-9]{1,4}){0,2})?$"}, "", "header"
+    "A2A-Version", {"type": "string", "pattern": r"^(0(\.3(\.[0-9]{1,4})?)?)?$"}, "", "header"
 )
 
 

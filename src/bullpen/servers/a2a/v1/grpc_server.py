@@ -34,7 +34,6 @@ from a2a.utils.errors import (
     A2A_ERROR_MAPPING,
     A2AError,
     InvalidParamsError,
-    VersionNotSupportedError,
 )
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
@@ -49,6 +48,7 @@ from bullpen.servers.a2a.grpc_ports import Way
 from bullpen.servers.a2a.room import Caller
 from bullpen.servers.a2a.security import Guard, Refused
 from bullpen.servers.a2a.v1.card import card_of, with_old_interfaces
+from bullpen.servers.a2a.v1.earlier import check_version
 from bullpen.servers.a2a.v1.handler import CALLER, IS_LOCAL, MAKE_CARD, STREAMS, Handler
 from bullpen.servers.a2a.v1.handlers import Handlers
 from bullpen.servers.a2a.v1.rules import OURS, Rules
@@ -247,7 +247,7 @@ class _OldServicer(CompatGrpcHandler):
 class _Dialect(NamedTuple):
     """An edition of A2A, which has a service of its own."""
 
-    major: str
+    major: int
     service: Any
     servicer: Callable[[Handler, _Asked], Any]
 
@@ -257,9 +257,7 @@ class _Dialect(NamedTuple):
         Raises:
             VersionNotSupportedError: it is made in another.
         """
-        version = said or "0.3"
-        if version.partition(".")[0] != self.major:
-            raise VersionNotSupportedError(f"version {version} is not served here")
+        check_version(said or "0.3", self.major)
 
     def read(self, method: Any, data: bytes) -> Any:
         """Return a request.
@@ -276,8 +274,8 @@ class _Dialect(NamedTuple):
         return request
 
 
-_NEW = _Dialect("1", pb.DESCRIPTOR.services_by_name["A2AService"], _Servicer)
-_OLD = _Dialect("0", old_pb.DESCRIPTOR.services_by_name["A2AService"], _OldServicer)
+_NEW = _Dialect(1, pb.DESCRIPTOR.services_by_name["A2AService"], _Servicer)
+_OLD = _Dialect(0, old_pb.DESCRIPTOR.services_by_name["A2AService"], _OldServicer)
 
 
 async def _reason_and_code(handler: Handler, error: A2AError) -> tuple[str, grpc.StatusCode]:

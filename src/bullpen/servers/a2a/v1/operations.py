@@ -49,8 +49,8 @@ _TIGHTER: dict[str, Json] = {
 }
 _VERSION = Query(
     "A2A-Version",
-    {"type": "string", "pattern": r"^1(\.[0-9]{1,4}){0,2}$"},
-    "what is spoken; without it, 0.3",
+    {"type": "string", "pattern": r"^1(\.0(\.[0-9]{1,4})?)?$"},
+    "what is spoken; without it, 0.3. It may stand in the address instead",
     "header",
     is_required=True,
 )

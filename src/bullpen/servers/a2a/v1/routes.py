@@ -64,6 +64,7 @@ CALLER_KEY = "bullpen.caller"  # of `Door`
 CONTACT_KEY = "bullpen.contact"  # of the app
 CARD = "/.well-known/agent-card.json"
 CARD_SECONDS = 60
+VERSION = "a2a-version"
 OUR_FAULT = -32603
 OLD = "/v1"  # the path of 0.3's REST
 CONFIGS = "/tasks/{id}/pushNotificationConfigs"
@@ -176,7 +177,7 @@ class _Binding(DefaultServerCallContextBuilder):
 
     async def card(self, request: Request) -> Response:
         """Answer with the card: the strict one, unless who asks speaks 0.3."""
-        is_old = request.headers.get("a2a-version", "").startswith("0.")
+        is_old = _take_version(request).startswith("0.")
         return await self._card(request, merged if is_old else strict)
 
     async def old_card(self, request: Request) -> Response:
@@ -211,17 +212,17 @@ class _Binding(DefaultServerCallContextBuilder):
 
         async def handle(request: Request) -> Response:
             body: Any = None
+            version = _take_version(request)
             try:
                 _check_type(request)
                 body = await read_json(request)
-                plain = read_plain(body, request.headers.get("a2a-version", ""))
+                plain = read_plain(body, version)
                 if plain is not None:
                     context = self.build(request)
                     return JSONResponse(await answer_plain(plain, self._handler, context))
                 method = body.get("method") if isinstance(body, dict) else None
                 request.scope[OLD_KEY] = earlier.is_method(method)
-                if request.scope[OLD_KEY]:
-                    earlier.check_version(request.headers.get("a2a-version", ""))
+                earlier.check_version(version, 0 if request.scope[OLD_KEY] else 1)
                 check_json(body, status=_status_of(body) if method == "ListTasks" else None)
                 _check_params(body)
                 earlier.check_request(body)
@@ -249,13 +250,11 @@ class _Binding(DefaultServerCallContextBuilder):
         sent, asked = BODIES.get(route.path), QUERIES.get(route.path)
 
         async def handle(request: Request) -> Response:
-            rules = OURS
+            rules, version = OURS, _take_version(request)
             try:
                 rules = await self._handler.rules()
                 request.scope[OLD_KEY] = route.path.startswith(OLD)
-                earlier.check_version(
-                    request.headers.get("a2a-version", ""), 0 if request.scope[OLD_KEY] else 1
-                )
+                earlier.check_version(version, 0 if request.scope[OLD_KEY] else 1)
                 if request.method == "POST" and (sent or await request.body()):
                     _check_type(request)
                     check_json(body := await read_json(request))
@@ -274,6 +273,20 @@ class _Binding(DefaultServerCallContextBuilder):
             return _in_edition(told, rules)
 
         return Route(route.path, handle, methods=list(route.methods or ()))
+
+
+def _take_version(request: Request) -> str:
+    """Return which version a request is made in; one said in the address counts as a header.
+
+    To be asked before anybody looks at the headers.
+    """
+    if request.scope.get("query_string"):
+        query = {key.lower(): value for key, value in request.query_params.items()}
+        headers, name = request.scope["headers"], VERSION.encode()
+        if (said := query.get(VERSION)) and not dict(headers).get(name, b"").strip():
+            others = [each for each in headers if each[0] != name]
+            request.scope["headers"] = [*others, (name, said.encode())]
+    return request.headers.get(VERSION, "").strip()
 
 
 def _check_type(request: Request) -> None:
