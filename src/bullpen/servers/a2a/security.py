@@ -45,6 +45,8 @@ CONNECTED = "bullpen.connected"
 
 MOST_BYTES = 8 * 2**20
 """A message of 1 MB in which every character is escaped, and what stands around it."""
+MOST_HEAD_BYTES = 64 * 1024
+"""Of a head that comes in pieces, h11 takes no more; one that comes at once it takes whole."""
 BODY_SECONDS = 20.0
 DISCARD_SECONDS = 5.0  # for what nobody wants, so that who sends it hears why
 HOPELESS = (400, 408)  # then there is nothing more to come, or it never comes
@@ -202,6 +204,7 @@ class Door:
             return
         headers = _Headers(scope["headers"])
         try:
+            _check_head(scope)
             self._check_address(headers)
             connected: Connected = scope["state"][CONNECTED]
             scope[CALLER] = await self._guard.admit(connected, headers.first("authorization"))
@@ -269,6 +272,12 @@ class _Headers:
         return next(found, b"").decode("latin-1").strip()
 
 
+def _check_head(scope: Scope) -> None:
+    fields = sum(len(key) + len(value) for key, value in scope["headers"])
+    if len(scope["raw_path"]) + len(scope["query_string"]) + fields > MOST_HEAD_BYTES:
+        raise Refused(431, f"the head of the request has more than {MOST_HEAD_BYTES} bytes")
+
+
 async def _read(headers: _Headers, receive: Receive) -> bytes:
     """Return the whole body of a request."""
     declared = headers.first("content-length")
@@ -322,10 +331,13 @@ def _unauthorized(detail: str, error: str = "") -> Refused:
 
 def _host_name(host: str) -> str:
     """Return the name in a Host header, without the port."""
-    name, bracket, _ = host.partition("]")
-    if bracket:
-        return name.removeprefix("[").lower()
-    return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower()
+    name, bracket, rest = host.partition("]")
+    if not bracket and host.count(":") == 1:
+        name, _, rest = host.partition(":")
+    port = rest.removeprefix(":")
+    if port and not (port.isascii() and port.isdecimal()):
+        return host.lower()  # which is none of ours
+    return name.removeprefix("[").lower()
 
 
 def _words(text: str) -> list[str]:
