@@ -315,6 +315,10 @@ async def test_the_rules_of_a_team_are_kept(home: Path) -> None:
             with pytest.raises(RefusedError) as refused:
                 await peer.ask(method, agent="manager", secret=specialist.secret, **params)
             assert refused.value.reason == "not_permitted"
+        for agent in (specialist, boss):
+            with pytest.raises(RefusedError) as refused:
+                await peer.ask("agent.answer", agent="manager", text="yes", secret=agent.secret)
+            assert refused.value.reason == "approval_forbidden"
 
 
 @pytest.mark.requirement("O-75", "O-110", "O-111", "O-77", "O-30")
@@ -505,8 +509,9 @@ async def test_a_wrapped_agent_is_seen_under_its_name(home: Path) -> None:
 
         shown = await until(seen)
         assert (shown["activity"], shown["source"]) == ("idle", "pty")
-        async with wrapped("helper") as second:
+        async with wrapped("helper") as second, wrapped("Helper") as third:
             assert second.name == "helper-2"
+            assert third.name == "Helper-3"
         await agent.tell(Activity.WAITING_APPROVAL, is_ready=False)
 
         async def waits() -> Any:

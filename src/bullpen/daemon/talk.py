@@ -431,19 +431,14 @@ class TalkService:
     async def _answer(self, request: talk.AnswerAgent, context: Context) -> Dialog:
         who = await self._post.who(request.secret, context)
         is_trusted = not request.secret and self._post.callers.is_boss(context.connection)
-        if self._post.policy.authority(who) < Authority.HUMAN and not is_trusted:
-            raise ApiError(
-                Reason.NOT_PERMITTED,
-                f"{who} may not answer what an agent asks its user: that is for a person, or for "
-                "who was given a token that may control",
-                agent_id=who,
-                needed="control",
-            )
+        refusal = self._post.policy.may_approve(who)
+        if refusal is not None and not is_trusted:
+            raise ApiError(refusal.reason, refusal.message, **refusal.data)
         name = self._known(request.agent)
         dialog = await self._post.dialogs.answer(name, request.text, request.dialog_id)
         if dialog.is_declined_by(request.text):
             self._post.courier.declined(name)
-        logger.info("%s answered %r to %s, which asked: %s", who, request.text, name, dialog.text)
+        logger.info("%s answered what %s asked: %s", who, name, dialog.id)
         return dialog
 
     async def _keys(self, request: talk.SendKeys, context: Context) -> bool:

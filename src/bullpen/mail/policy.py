@@ -109,8 +109,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever is not listed has no restriction and no authority."""
     boss: str | None = None
     """The only agent that speaks with the user, if a team says so."""
-    approvers: Authority = Authority.HUMAN
-    """Who may answer an approval. However it is set, a peer never may."""
     max_hops: int = 16
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_thinking_bytes: int = MAX_THINKING_BYTES
@@ -128,14 +126,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return min(authority, Authority.BOSS)  # an agent is never a person
 
     def may_approve(self, agent: str) -> Refusal | None:
-        """Return why an agent cannot answer an approval; None if it can."""
-        needed = max(self.approvers, Authority.BOSS)
-        if self.authority(agent) >= needed:
+        """Return why somebody cannot answer what an agent asks its user; None if he can.
+
+        No agent can, whatever its authority.
+        """
+        if self.authority(agent) is Authority.HUMAN:
             return None
         return Refusal(
             Reason.APPROVAL_FORBIDDEN,
-            f"{agent} is a {self.authority(agent).name.lower()} and cannot answer an approval",
-            {"agent_id": agent, "needed": needed.name.lower()},
+            f"{agent} may not answer what an agent asks its user: that is for a person, or for "
+            "who was given a token that may control",
+            {"agent_id": agent, "needed": "control"},
         )
 
     def check(

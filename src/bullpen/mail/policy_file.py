@@ -28,7 +28,6 @@ class _Agent(msgspec.Struct, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     boss: str | None = None
-    approvers: Literal["boss", "human"] = "human"
     max_hops: int = 16
     agents: dict[str, _Agent] = msgspec.field(default_factory=dict)
 
@@ -55,7 +54,6 @@ def read_policy(path: Path, rate: RateLimit) -> Policy:
     return Policy(
         members=members,
         boss=said.boss,
-        approvers=Authority[said.approvers.upper()],
         max_hops=said.max_hops,
         rate=rate,
     )

@@ -31,12 +31,12 @@ _ERRORS: dict[Reason, type[A2AError]] = {
     Reason.IDEMPOTENCY_CONFLICT: InvalidParamsError,
     Reason.AGENT_NOT_FOUND: UnsupportedOperationError,
     Reason.AGENT_UNREACHABLE: UnsupportedOperationError,
-    Reason.APPROVAL_FORBIDDEN: UnsupportedOperationError,
     Reason.NOT_ASKED: UnsupportedOperationError,
     Reason.MESSAGE_LOOP: UnsupportedOperationError,
     Reason.TOO_MANY_HOPS: UnsupportedOperationError,
 }
 _REFUSED = {
+    Reason.APPROVAL_FORBIDDEN,
     Reason.NOT_PERMITTED,
     Reason.RECIPIENT_NOT_ALLOWED,
     Reason.BOSS_ONLY,
