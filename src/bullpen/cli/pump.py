@@ -83,12 +83,13 @@ class Pump:
         self._to_server = bytearray()
         self._to_agent = bytearray()
         self._open: dict[str, object] = {}  # the ids of requests, by how they are written
+        self._awaited = 0  # answers still to come; a line that makes no sense has one as well
         self._hello: list[bytes] = []  # what began the session, as it was said
         self._repeated: set[str] = set()  # requests of which the agent has the answer already
 
     def run(self) -> None:
         """Pump until the agent is done, or does not listen any more."""
-        while not self._is_over or self._open or self._to_agent or self._to_server:
+        while not self._is_over or self._awaited or self._to_agent or self._to_server:
             ready = self._wait()
             if ready.get(self._stdout, 0) & GONE:
                 return
@@ -148,6 +149,7 @@ class Pump:
             self._to_agent.clear()
             self._is_over = True
             self._open.clear()
+            self._awaited = 0
             return
         del self._to_agent[:written]
 
@@ -172,7 +174,7 @@ class Pump:
                     self._answer(id_, INTERNAL_ERROR, why)
                 continue
             if method is not None and "id" in message:
-                self._open[json.dumps(id_)] = id_
+                self._open[_key(id_)] = id_
             if method == "initialize":
                 self._hello = [line]
             elif method == "notifications/initialized" and len(self._hello) == 1:
@@ -180,6 +182,7 @@ class Pump:
         if why and not messages:  # no JSON, which the server would have answered
             self._answer(None, INTERNAL_ERROR, why)
         if not why:
+            self._awaited += _answers_to(line)
             self._to_server += line + b"\n"
 
     def _exchange(self, ready: int) -> None:
@@ -208,10 +211,11 @@ class Pump:
         lines = self._heard.split(b"\n")
         self._heard = lines.pop()
         for line in lines:
-            keys = [json.dumps(each.get("id")) for each in _messages(line) if "method" not in each]
+            keys = [_key(each.get("id")) for each in _messages(line) if "method" not in each]
             if self._repeated.intersection(keys):
                 self._repeated.difference_update(keys)
                 continue
+            self._awaited = max(self._awaited - len(keys), 0)
             for key in keys:
                 self._open.pop(key, None)
             self._to_agent += line + b"\n"
@@ -227,6 +231,7 @@ class Pump:
         for id_ in self._open.values():
             self._answer(id_, INTERNAL_ERROR, LOST)
         self._open.clear()
+        self._awaited = 0
 
     def _connect(self) -> str:
         """Reach the server, with a daemon started for it if there is none; return why not."""
@@ -249,9 +254,7 @@ class Pump:
         self._to_server += _hello() + b"\n"
         for line in self._hello:
             self._to_server += line + b"\n"
-            self._repeated.update(
-                json.dumps(each["id"]) for each in _messages(line) if "id" in each
-            )
+            self._repeated.update(_key(each["id"]) for each in _messages(line) if "id" in each)
         return ""
 
 
@@ -307,10 +310,37 @@ def _mind_the_runtime_directory() -> None:
 
 def _messages(line: "bytes | bytearray") -> "Iterator[dict[str, object]]":
     """Yield the objects of a line, of which there are several in a batch."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return
-    for each in value if isinstance(value, list) else [value]:
+    for each in _values(line):
         if isinstance(each, dict):
             yield each
+
+
+def _answers_to(line: bytes) -> int:
+    """Return how many answers the server has for a line: also for what makes no sense."""
+    values = _values(line)
+    return sum(map(_is_answered, values)) if values else 1
+
+
+def _is_answered(value: object) -> bool:
+    if not isinstance(value, dict):
+        return True
+    if "method" in value:
+        return "id" in value or not isinstance(value["method"], str)
+    return "result" not in value and "error" not in value
+
+
+def _values(line: "bytes | bytearray") -> list[object]:
+    """Return what a line holds: one value, or those of a batch; nothing if it is no JSON."""
+    try:
+        value = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(constant)  # NaN and the like, which JSON does not have
+
+
+def _key(id_: object) -> str:
+    return json.dumps(id_)

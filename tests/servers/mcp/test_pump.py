@@ -127,6 +127,24 @@ async def test_bad_lines_go_through_and_long_ones_are_refused_on_this_side() -> 
         assert (await peer.ask("ping", id="on"))["result"] == {}
 
 
+@pytest.mark.requirement("O-70", "O-71")
+async def test_a_pipe_that_ends_with_what_makes_no_sense_is_answered_and_ends() -> None:
+    lines = (
+        *(b"{bad", b"{bad", b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', b"[]", b"7"),
+        *(b'{"jsonrpc":"2.0","id":NaN,"method":"ping"}', b'{"jsonrpc":"2.0","id":{}}'),
+    )
+    async with served() as (_, __), pumping() as peer:
+        peer.write(*lines)
+        peer.writer.write_eof()
+        said = await asyncio.wait_for(peer.reader.read(), SECONDS)
+        assert await asyncio.wait_for(peer.process.wait(), SECONDS) == 0
+    answers = [json.loads(line) for line in said.splitlines()]
+    codes = [-32700, -32700, -32600, -32600, -32600, -32700, -32600]
+    assert [(each["id"], each["error"]["code"]) for each in answers] == [
+        (None, code) for code in codes
+    ]
+
+
 async def test_a_large_message_and_its_answer_go_through_whole() -> None:
     content = "あ\n" * 250_000
     async with served(), pumping() as peer:
