@@ -82,8 +82,9 @@ class Instances:
         return made, found if found is not None and found.pid != wanted.pid else None
 
     def _may_have(self, name: str, wanted: Instance) -> bool:
-        found = self.read(name)
-        return found is None or found.pid == wanted.pid or not found.is_running
+        # A name is one of files, too, in which some systems know no upper case.
+        others = [each for each in self.all() if each.name.lower() == name.lower()]
+        return all(each.pid == wanted.pid or not each.is_running for each in others)
 
     def _socket(self, name: str) -> Path:
         path = self.directory / f"{name}.sock"

@@ -240,9 +240,10 @@ class Wrappers:
         return f"{wanted}-{number}"
 
     async def _is_held(self, name: str) -> bool:
-        wrapper = self.find(name)
-        if wrapper is not None and not await self._is_dead(wrapper):
-            return True
+        # A name is one of directories, too, in which some systems know no upper case.
+        for wrapper in [each for each in self.all() if each.name.lower() == name.lower()]:
+            if not await self._is_dead(wrapper):
+                return True
         return await self._is_taken(name)
 
     def started(self, request: WrapperStarted, context: Context) -> bool:
