@@ -206,6 +206,7 @@ def _prepare_writer(connection: sqlite3.Connection, prepare: Work[object] | None
             "the file system allows no write-ahead log; readers will wait for the writer"
         )
     connection.execute("PRAGMA synchronous = NORMAL")  # survives our end; a power cut costs seconds
+    connection.execute("PRAGMA checkpoint_fullfsync = ON")  # or on macOS it may cost everything
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA journal_size_limit = {16 * 2**20}")  # after a large transaction
     _try_to_write(connection)
