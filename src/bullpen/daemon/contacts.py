@@ -16,6 +16,7 @@ from bullpen.mail.directory import Addressee, Directory
 from bullpen.mail.errors import AddressAmbiguous
 from bullpen.mail.policy import USER
 from bullpen.model.observations import Origin
+from bullpen.model.places import is_same_server
 from bullpen.model.states import Activity, Provider
 from bullpen.model.views import AgentState
 
@@ -226,7 +227,7 @@ class Contacts(Directory):
                 and agent.pane is not None
                 and agent.pane.pane_id == origin.tmux_pane
                 and agent.place is not None
-                and agent.place.tmux_socket == origin.tmux_socket
+                and is_same_server(agent.place.tmux_socket, origin.tmux_socket)
             ):
                 return agent.name
         return None

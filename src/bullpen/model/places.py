@@ -3,10 +3,31 @@
 from bullpen.model.appearance import one_line
 from bullpen.model.views import AgentState, PanePlace
 
-__all__ = ["OUTSIDE", "jump_words", "place_of", "place_order", "place_words", "session_heading"]
+__all__ = [
+    "OUTSIDE",
+    "is_same_server",
+    "jump_words",
+    "place_of",
+    "place_order",
+    "place_words",
+    "session_heading",
+]
 
 OUTSIDE = "outside tmux"
 """The heading of those who are in no pane."""
+
+
+def is_same_server(one: str, other: str) -> bool:
+    """Whether two paths of sockets are those of one tmux server.
+
+    On macOS /tmp and /var are links to what is in /private: in its panes tmux says where they lead.
+    """
+    return _as_it_is_called(one) == _as_it_is_called(other)
+
+
+def _as_it_is_called(path: str) -> str:
+    public = path.removeprefix("/private")
+    return public if public.startswith(("/tmp/", "/var/")) else path  # noqa: S108 - not made here
 
 
 def place_words(session_name: str, window_index: int, pane_index: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from bullpen.model.observations import Origin, PaneInstanceId
+from bullpen.model.places import is_same_server
 from bullpen.model.states import Provider
 from bullpen.model.views import PanePlace
 
@@ -101,7 +102,9 @@ class Inventory:
             each
             for each in self._panes.values()
             if each.pane.pane_id == origin.tmux_pane
-            and origin.tmux_socket in ("", each.place.tmux_socket)
+            and (
+                not origin.tmux_socket or is_same_server(origin.tmux_socket, each.place.tmux_socket)
+            )
         ]
         return found[0] if len(found) == 1 else None
 

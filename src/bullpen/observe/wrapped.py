@@ -8,6 +8,8 @@ from collections.abc import Collection
 
 import msgspec
 
+from bullpen.model.places import is_same_server
+
 __all__ = ["Wrapped", "WrappedAgent", "wrapped_key"]
 
 
@@ -60,7 +62,9 @@ class Wrapped:
             (
                 each.name
                 for each in self._agents.values()
-                if pane_id and (each.tmux_socket, each.pane_id) == (tmux_socket, pane_id)
+                if pane_id
+                and each.pane_id == pane_id
+                and is_same_server(each.tmux_socket, tmux_socket)
             ),
             "",
         )

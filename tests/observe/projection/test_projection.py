@@ -126,6 +126,18 @@ def test_a_pane_that_comes_to_be_known_later_is_found_then(world: World) -> None
     assert world.pane(pane()).session_key == "claude:one"
 
 
+def test_a_pane_is_found_also_where_tmp_is_a_link(world: World) -> None:
+    world.apply(world.look(pane(), RUNNING))
+    there = "/private/tmp/tmux/default"  # so tmux tells it in its panes on macOS
+    world.apply(world.said("turn.completed", tmux_pane="%0", tmux_socket=there))
+    assert world.pane(pane()).session_key == "claude:one"
+    wrapped = world.projection.records.wrapped
+    wrapped.note("helper", [7], tmux_socket=there, pane_id="%0")
+    assert wrapped.in_pane("/tmp/tmux/default", "%0") == "helper"
+    assert wrapped.in_pane("/tmp/tmux/other", "%0") == ""
+    assert wrapped.in_pane("/tmp/tmux/default", "%1") == ""
+
+
 def test_an_agent_whose_pane_comes_to_be_known_later_is_the_same_agent(world: World) -> None:
     step = world.apply(world.said("session.started", tmux_pane="%0", pid=7))
     assert transitions(step) == [("claude-1", Activity.UNKNOWN, IDLE)]

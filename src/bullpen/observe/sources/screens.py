@@ -9,6 +9,7 @@ import msgspec
 
 from bullpen.model.events import PANE_CLOSED, PANE_LISTED
 from bullpen.model.observations import Observation, PaneInstanceId
+from bullpen.model.places import is_same_server
 from bullpen.model.states import EvidenceTier, Provider, SourceKind
 from bullpen.model.views import PaneState
 from bullpen.observe.pane import PaneVerdict
@@ -406,7 +407,9 @@ def _instance_id(instance: PaneInstance) -> PaneInstanceId:
 
 def _known_instances(known: Iterable[PaneState], target: TmuxTarget) -> Iterable[PaneInstance]:
     """The panes of a server as they were known before a restart of ours."""
-    at_target = [each for each in known if each.place.tmux_socket == target.socket_path]
+    at_target = [
+        each for each in known if is_same_server(each.place.tmux_socket, target.socket_path)
+    ]
     for each in sorted(at_target, key=lambda each: each.pane_instance_id.generation):
         pane = each.pane_instance_id
         pid, _, start_time = pane.server.partition(".")
