@@ -1,6 +1,7 @@
 """Descriptors: what goes over the wire, and how its end is told."""
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -208,3 +209,32 @@ async def test_a_descriptor_taken_by_somebody_else_after_the_close_is_left_alone
         for fd in others:
             os.close(fd)
         assert peer.hear().count(b"\n") == 2
+
+
+@pytest.mark.parametrize("refusal", [None, errno.EPERM, errno.EINVAL], ids=["none", "linux", "mac"])
+async def test_what_cannot_be_watched_is_read_to_its_end(
+    refusal: int | None, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # kqueue watches a regular file without ever telling its end, and no device for nothing.
+    path = home / "messages"
+    path.write_bytes(b'{"method": "line"}\n')
+    fd = os.open(path if refusal is None else os.devnull, os.O_RDONLY)
+    loop, watched = asyncio.get_running_loop(), []
+    really = loop.add_reader
+
+    def watch(each: int, *arguments: Any) -> None:
+        if each != fd:
+            return really(each, *arguments)
+        watched.append(each)
+        if refusal is not None:
+            raise OSError(refusal, os.strerror(refusal))
+        return None
+
+    monkeypatch.setattr(loop, "add_reader", watch)
+    recorder = Recorder()
+    transport = DescriptorTransport(fd, os.open(os.devnull, os.O_WRONLY))
+    await transport.start(recorder)
+    async with asyncio.timeout(20):
+        assert await recorder.wait_end() is None
+    await transport.close()
+    assert (len(recorder.messages), len(watched)) == ((1, 0) if refusal is None else (0, 1))

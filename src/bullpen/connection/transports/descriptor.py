@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from bullpen.connection.transports.frames import CONGESTED_BYTES, FLUSH_SECONDS,
 __all__ = ["DescriptorTransport"]
 
 READ_BYTES = 2**18  # what a Unix socket holds by default, and a good deal of a TCP window
+UNWATCHABLE = {errno.EPERM, errno.EINVAL}  # so Linux and macOS say it of a device for nothing
 MOST_LAST_READS = 64  # far more than the kernel holds: a peer that goes on for ever is cut off
 
 
@@ -39,6 +41,7 @@ class DescriptorTransport(FrameTransport):
         self._release = release
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._unsent = bytearray()
+        self._is_file = False
         self._is_reading = False
         self._is_paused = False
         self._is_writing = False
@@ -50,6 +53,8 @@ class DescriptorTransport(FrameTransport):
     async def open(self, receiver: Receiver) -> None:
         for fd in {self._read_fd, self._write_fd}:
             os.set_blocking(fd, False)
+        # Linux refuses to watch one; macOS does, and never tells its end.
+        self._is_file = stat.S_ISREG(os.fstat(self._read_fd).st_mode)
         self._attach(receiver)
         self.resume()
 
@@ -84,9 +89,14 @@ class DescriptorTransport(FrameTransport):
         if self._is_reading or self._loop is None:
             return
         self._is_reading = True
-        try:
-            self._loop.add_reader(self._read_fd, self._read)
-        except PermissionError:  # a regular file cannot be watched: it always has something to say
+        if not self._is_file:
+            try:
+                self._loop.add_reader(self._read_fd, self._read)
+            except OSError as error:
+                if error.errno not in UNWATCHABLE:
+                    raise
+                self._is_file = True
+        if self._is_file:  # it always has something to say
             self._loop.call_soon(self._read_file)
 
     def _stop_reading(self) -> None:
