@@ -196,6 +196,27 @@ async def test_a_lone_message_does_not_wait_for_others_to_fill_a_packet() -> Non
             assert transport._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+class HungUpOn(socket.socket):
+    """A socket whose peer has gone, as macOS has them: nothing can be set any more."""
+
+    def setsockopt(self, *_: Any) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+
+async def test_a_peer_that_went_at_once_is_told_by_reading() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        theirs.close()
+        ours = HungUpOn(accepted.family, accepted.type, fileno=accepted.detach())
+        recorder = Recorder()
+        transport = SocketTransport.over(ours)
+        await transport.start(recorder)
+        async with asyncio.timeout(20):
+            assert await recorder.wait_end() is None
+        await transport.close()
+
+
 async def test_one_that_was_taken_over_and_never_opened_is_closed() -> None:
     ours, theirs = socket.socketpair()
     await SocketTransport.over(ours).close()

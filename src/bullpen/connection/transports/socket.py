@@ -12,7 +12,7 @@ from bullpen.connection.errors import AddressError
 from bullpen.connection.transport import Receiver
 from bullpen.connection.transports.descriptor import MOST_LAST_READS, DescriptorTransport
 
-__all__ = ["SocketTransport", "check_unix_path", "connect_tcp"]
+__all__ = ["SocketTransport", "check_unix_path", "connect_tcp", "send_at_once"]
 
 # The kernel keeps a socket's path in a fixed field: 108 bytes on Linux, 104 on macOS and BSD.
 MAX_UNIX_PATH_BYTES = 107 if sys.platform.startswith("linux") else 103
@@ -62,8 +62,7 @@ class SocketTransport(DescriptorTransport):
         connected = self._socket
         assert connected is not None
         if connected.family != socket.AF_UNIX:
-            # Frames are gathered here already; the kernel need not wait for more.
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            send_at_once(connected)
         self._read_fd = self._write_fd = connected.fileno()
         await super().open(receiver)
 
@@ -82,6 +81,12 @@ class SocketTransport(DescriptorTransport):
     def _close_socket(self) -> None:
         if self._socket is not None:
             self._socket.close()
+
+
+def send_at_once(connected: socket.socket) -> None:
+    """Have the kernel send what it is given at once: it is gathered here already."""
+    with contextlib.suppress(OSError):  # so macOS says that the peer has hung up: reading tells
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def check_unix_path(path: str) -> None:

@@ -18,7 +18,7 @@ from bullpen.connection.errors import (
 )
 from bullpen.connection.transport import Receiver
 from bullpen.connection.transports.process import EXIT_SECONDS, ChildProcess, ProcessTransport
-from bullpen.connection.transports.socket import connect_tcp
+from bullpen.connection.transports.socket import connect_tcp, send_at_once
 
 __all__ = ["PORT_LINE", "ServerProcessTransport", "SubprocessTransport"]
 
@@ -96,7 +96,7 @@ class ServerProcessTransport(ProcessTransport):
             finally:
                 process.release()
             raise
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        send_at_once(self._socket)
         self._read_fd = self._write_fd = self._socket.fileno()
         self._release = self._socket.close
         await super().open(receiver)

@@ -164,7 +164,8 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast("asyncio.Transport", _Joining(transport, self.loop)))
         # Asyncio does so only where the protocol is named, which a socket handed over does not.
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):  # so macOS says that it has hung up
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._mine.add(self)
         self.app_state = {
             **self.app_state,
