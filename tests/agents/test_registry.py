@@ -381,3 +381,40 @@ def test_several_processes_of_one_type_in_one_directory_are_as_many_entries(
             if each.poll() is None:
                 each.kill()
                 each.wait()
+
+
+def test_where_there_is_no_proc_a_process_is_known_by_ps(
+    other: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    start = start_of(other)
+    assert start == processes._by_ps(other)
+    assert is_running(other, start or "nobody")
+    assert not is_running(other, "Sun Nov 15 14:00:37 2020")
+    assert start_of(dead_pid()) == ""
+    assert processes.parents()[other] == os.getpid()
+    os.kill(other, signal.SIGSTOP)
+    os.waitid(os.P_PID, other, os.WSTOPPED)
+    assert processes.is_stopped(other)
+    assert not processes.is_stopped(os.getpid())
+
+
+def test_a_ps_that_is_not_there_or_says_nonsense_tells_nothing(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setattr(processes, "_ps", lambda *_: "1 0\nx y\n1\n2 1 3\n7 1\n")
+    assert processes.parents() == {1: 0, 7: 1}
+    monkeypatch.setattr(processes, "_ps", lambda *_: None)
+    assert (processes.parents(), processes.is_stopped(1)) == ({}, False)
+    assert processes._by_ps(1) is None
+
+
+def test_names_that_differ_by_case_alone_are_one_where_files_are_named_by_them(home: Path) -> None:
+    instances = Instances(home / "run/agents")
+    alive = {"pid": os.getpid(), "start": start_of(os.getpid()) or ""}
+    first = Instance(name="Helper", profile="dummy", **alive)  # type: ignore[arg-type]
+    assert instances.claim(first)[0].name == "Helper"
+    other = msgspec.structs.replace(first, name="helper", pid=os.getppid(), start="")
+    claimed, replaced = instances.claim(other)
+    assert (claimed.name, replaced) == ("helper-2", None)
+    assert instances.claim(first)[0].name == "Helper"

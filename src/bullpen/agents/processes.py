@@ -1,5 +1,6 @@
 """Whether a process is still the one it was: its id may be another's by now, its start cannot.
 
+On Linux it is read from /proc, elsewhere `ps` is run. What only `ps` is needed for is here, too.
 With the standard library alone, as a wrapper asks it on its way to start a program.
 """
 
@@ -9,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["is_running", "start_of"]
+__all__ = ["is_running", "is_stopped", "parents", "start_of"]
 
 PS_SECONDS = 5.0
 DEAD = b"ZXx"  # it has ended, and is listed only until somebody takes notice
@@ -65,17 +66,36 @@ def _is_hidden(pid: int) -> bool:
 
 
 def _by_ps(pid: int) -> str | None:
+    said = _ps("-o", "state=,lstart=", "-p", str(pid))
+    if said is None:
+        return None
+    state, _, start = said.strip().partition(" ")
+    return "" if state[:1] in ("", "Z") else " ".join(start.split())
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped, and waits to be let go on, as `ps` tells it."""
+    return (_ps("-o", "state=", "-p", str(pid)) or "").strip().startswith("T")
+
+
+def parents() -> dict[int, int]:
+    """Return the parent of every process, as `ps` tells it; nothing if it does not."""
+    rows = [line.split() for line in (_ps("-axo", "pid=,ppid=") or "").splitlines()]
+    numbers = [row for row in rows if len(row) == 2 and all(map(str.isdecimal, row))]
+    return {int(pid): int(parent) for pid, parent in numbers}
+
+
+def _ps(*arguments: str) -> str | None:
     ps = shutil.which("ps", path="/bin:/usr/bin") or "ps"
     try:
         done = subprocess.run(
-            [ps, "-o", "state=,lstart=", "-p", str(pid)],
+            [ps, *arguments],
             capture_output=True,
             stdin=subprocess.DEVNULL,
             timeout=PS_SECONDS,
             check=False,
-            env={"LC_ALL": "C", "TZ": "UTC"},  # it is compared as a text
+            env={"LC_ALL": "C", "TZ": "UTC"},  # dates are compared as texts
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    state, _, start = done.stdout.decode(errors="replace").strip().partition(" ")
-    return "" if state[:1] in ("", "Z") else " ".join(start.split())
+    return done.stdout.decode(errors="replace")

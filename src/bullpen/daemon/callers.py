@@ -1,11 +1,11 @@
 """Which processes led to a caller: what an agent runs speaks for the agent."""
 
 import asyncio
-import subprocess
 import sys
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+from bullpen.agents.processes import parents
 from bullpen.api.peers import peer_pid
 from bullpen.connection import Connection, SocketTransport, Transport
 from bullpen.daemon.inside import InsideTransport
@@ -13,7 +13,6 @@ from bullpen.daemon.inside import InsideTransport
 __all__ = ["Callers"]
 
 MOST_ANCESTORS = 64
-PS_SECONDS = 5.0
 
 
 class Callers:
@@ -51,7 +50,7 @@ def _pid_behind(transport: Transport | None) -> int:
 
 
 def _ancestry(pid: int) -> tuple[int, ...]:
-    parent = _parent_in_proc if sys.platform == "linux" else _parents_by_ps().get
+    parent = _parent_in_proc if sys.platform == "linux" else parents().get
     found: list[int] = []
     above: int | None = pid
     while above is not None and above > 1 and len(found) < MOST_ANCESTORS:
@@ -66,18 +65,3 @@ def _parent_in_proc(pid: int) -> int | None:
         return int(said.rpartition(")")[2].split()[1])  # behind a name that may say anything
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _parents_by_ps() -> dict[int, int]:
-    try:
-        said = subprocess.run(
-            ["ps", "-axo", "pid=,ppid="],
-            capture_output=True,
-            text=True,
-            timeout=PS_SECONDS,
-            check=False,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    rows = [line.split() for line in said.splitlines()]
-    return {int(pid): int(parent) for pid, parent in (row for row in rows if len(row) == 2)}

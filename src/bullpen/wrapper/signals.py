@@ -6,6 +6,7 @@ import os
 import signal
 from typing import Self
 
+from bullpen.agents.processes import is_stopped
 from bullpen.wrapper.agent import WrappedAgent
 from bullpen.wrapper.user_terminal import UserTerminal
 
@@ -22,6 +23,8 @@ class Signals:
         self._user = user
         self._loop = asyncio.get_running_loop()
         self._heard: list[int] = []
+        self._child_stirred = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         for number in _ENDS:
@@ -30,11 +33,16 @@ class Signals:
             self._hear(signal.SIGWINCH, self._resized)
             self._hear(signal.SIGTSTP, self._stop)
             self._hear(signal.SIGCONT, self._go_on)
-            if hasattr(os, "waitid"):  # macOS has none: there a program that stops itself hangs
+            if hasattr(os, "waitid"):
                 self._hear(signal.SIGCHLD, self._child_changed)
+            else:  # on macOS, Python has it since 3.13
+                self._hear(signal.SIGCHLD, self._child_stirred.set)
+                self._watching = self._loop.create_task(self._watch_child())
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
         for number in self._heard:
             self._loop.remove_signal_handler(number)
 
@@ -64,5 +72,18 @@ class Signals:
             return
         with contextlib.suppress(OSError):  # it has ended, or was never there
             if os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG) is not None:
-                self._stop()
-                os.killpg(process.pid, signal.SIGCONT)
+                self._stop_with(process.pid)
+
+    async def _watch_child(self) -> None:
+        """Do the same where only `ps` tells a stop without taking notice of an end."""
+        while True:
+            await self._child_stirred.wait()
+            self._child_stirred.clear()
+            process = self._agent.terminal.process
+            if process is not None and await asyncio.to_thread(is_stopped, process.pid):
+                with contextlib.suppress(OSError):  # it has ended since
+                    self._stop_with(process.pid)
+
+    def _stop_with(self, pid: int) -> None:
+        self._stop()
+        os.killpg(pid, signal.SIGCONT)

@@ -60,7 +60,7 @@ class UserTerminal:
         """Columns and rows; of one that does not say, the usual."""
         try:
             rows, columns = termios.tcgetwinsize(self._fd)
-        except OSError:
+        except (OSError, termios.error):  # it is gone
             return 80, 24
         return columns or 80, rows or 24
 
