@@ -3,9 +3,12 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bullpen.terminal.tmux import (
@@ -192,3 +195,25 @@ async def test_a_table_that_cannot_be_read_is_an_error_and_not_empty(
 async def test_ps_is_found_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert await asyncio.to_thread(module._read_ps)
+
+
+def test_where_there_is_no_proc_the_table_is_that_of_ps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    ours = ProcessTable(ProcessReader(proc=Path("/nowhere"))._read()).get(os.getpid())
+    assert ours is not None
+    assert ours.parent_pid == os.getppid()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_the_dates_of_ps_are_the_same_wherever_one_is(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        ours = ProcessTable(module._read_ps()).get(os.getpid())
+    time.tzset()
+    assert ours is not None
+    assert abs(ours.start_time - psutil.Process().create_time()) <= 2
+    [process] = parse_ps(" 7 1 7 7 ttys001 Sun Nov 15 14:00:37 2026 claude\n")
+    assert process.start_time == datetime(2026, 11, 15, 14, 0, 37, tzinfo=UTC).timestamp()

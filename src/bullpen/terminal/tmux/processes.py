@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -269,7 +269,7 @@ def _read_ps() -> list[ProcessInfo]:
             check=True,
             stdin=subprocess.DEVNULL,
             timeout=PS_SECONDS,
-            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},  # the names of months are to be parsed
+            env={"LC_ALL": "C", "TZ": "UTC", "PATH": "/usr/bin:/bin"},  # for the dates
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ProcessTableUnavailable(f"{ps} failed: {error}") from error
@@ -277,15 +277,14 @@ def _read_ps() -> list[ProcessInfo]:
 
 
 def parse_ps(text: str) -> Iterator[ProcessInfo]:
-    """Yield the processes in the output of `ps`. A line that is none is left out."""
+    """Yield the processes in the output of `ps`, in UTC. A line that is none is left out."""
     for line in text.splitlines():
         words = line.split(None, 10)
         if len(words) < 10:
             continue
         pid, parent, group, foreground_group, tty, *start = words[:10]
         try:
-            # Local time, as ps prints it; naive on purpose, `timestamp` takes it for that.
-            started = datetime.strptime(" ".join(start), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007
+            started = datetime.strptime(" ".join(start), "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC)
             yield ProcessInfo(
                 pid=int(pid),
                 parent_pid=int(parent),
