@@ -273,7 +273,8 @@ class PtyProcess(asyncio.SubprocessProtocol):
     def resize(self, columns: int, rows: int) -> None:
         """Give the terminal another size; the kernel tells the program by SIGWINCH."""
         if self._fd >= 0:
-            termios.tcsetwinsize(self._fd, (rows, columns))
+            with contextlib.suppress(OSError, termios.error):  # nobody is left on it
+                termios.tcsetwinsize(self._fd, (rows, columns))
 
     @property
     def foreground(self) -> int:

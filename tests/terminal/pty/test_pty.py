@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from bullpen.connection.errors import CommandNotFound
+from bullpen.terminal import pty
 from bullpen.terminal.pty import PtyClosed, PtyProcess
 from bullpen.testing.tmux import eventually
 
@@ -376,3 +378,29 @@ async def test_handing_over_ends_when_the_terminal_is_closed() -> None:
         process.close()
         async with asyncio.timeout(WAIT_SECONDS):
             await handing
+
+
+async def test_elsewhere_than_on_linux_the_helper_takes_the_terminal_all_the_same(
+    home: Path,
+) -> None:
+    said = "import os; print(os.tcgetpgrp(0) == os.getpid(), os.ttyname(0))"
+    helper = home / "helper.py"
+    run = f"runpy.run_path({str(pty.EXEC_HELPER)!r}, run_name='__main__')"
+    helper.write_text(f"import runpy, sys\nsys.platform = 'darwin'\n{run}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pty, "EXEC_HELPER", helper)
+        process = await PtyProcess.spawn([sys.executable, "-I", "-S", "-c", said])
+    async with process:
+        assert await read_until(process, b"\n") == f"True {process.tty}\r\n".encode()
+
+
+async def test_a_size_for_a_terminal_nobody_is_left_on_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise termios.error(25, "Inappropriate ioctl for device")  # so a system may say it
+
+    async with await PtyProcess.spawn(["true"]) as process:
+        await process.wait()
+        monkeypatch.setattr(termios, "tcsetwinsize", refuse)
+        process.resize(100, 40)
