@@ -549,6 +549,9 @@ def test_the_session_file_of_codex_is_found_by_its_thread_or_process(
         (proc / f"101/fd/{number}").symlink_to(target)
     assert find(pid=100, proc=proc) == path
     assert find(pid=999, proc=proc) is None
+    nowhere = home / "nowhere"  # where the system shows no processes, the session must be known
+    assert find(pid=100, proc=nowhere) is None
+    assert find(pid=100, session_id=thread, proc=nowhere) == path
 
 
 def test_the_record_of_copilot_is_found_by_its_session_or_process(

@@ -4,8 +4,10 @@ import asyncio
 import json
 import os
 import socket
+import struct
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -95,3 +97,23 @@ def test_the_refusal_is_one_of_the_table(monkeypatch: pytest.MonkeyPatch) -> Non
         refusal = authorize_owner(ours)
     assert isinstance(refusal, ApiError)
     assert (refusal.code, refusal.data["peer"]) == (-32024, 4711)
+
+
+class OnMacOS:
+    """A socket as the documentation of macOS has it: unix(4), and xucred in sys/ucred.h."""
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> int | bytes:
+        assert level == 0  # SOL_LOCAL
+        if option == 2:  # LOCAL_PEERPID
+            return 4711
+        assert (option, size) == (1, 76)  # LOCAL_PEERCRED
+        return struct.pack("=IIhxx16I", 0, 501, 1, *range(16))
+
+
+def test_macos_tells_by_its_own_options_who_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    connected = cast("socket.socket", OnMacOS())
+    assert peer_uid(connected) == 501
+    assert peer_pid(connected) == 4711
+    monkeypatch.setattr(os, "getuid", lambda: 501)
+    assert authorize_owner(connected) is None

@@ -505,3 +505,12 @@ async def test_looking_at_what_does_not_change_opens_no_file(
     for _ in range(10):
         await codex.look()
     assert (opened, listed) == ([], [])
+
+
+async def test_where_there_is_no_proc_nothing_is_concluded_from_nobody(codex: Codex) -> None:
+    file = codex.begin()
+    file.event("task_started")
+    shutil.rmtree(codex.proc)
+    assert "turn.started" in await codex.look()
+    for _ in range(5):
+        assert "session.ended" not in await codex.look(60)

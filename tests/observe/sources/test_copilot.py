@@ -432,3 +432,11 @@ async def test_a_delivery_nobody_understands_is_put_aside(world: World) -> None:
     with pytest.raises(SourceTrouble, match="1 spooled deliveries were put aside"):
         await world.source.look()
     await world.source.look()
+
+
+async def test_where_there_is_no_proc_the_number_of_a_process_must_do(world: World) -> None:
+    world.proc.rmdir()
+    world.open("mine", os.getpid())
+    world.open("gone", 2**22 + 1)
+    await world.source.look()
+    assert {each.session_key for each in world.said} == {"copilot:mine"}
