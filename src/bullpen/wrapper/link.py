@@ -32,7 +32,7 @@ __all__ = ["Link"]
 logger = logging.getLogger("bullpen.wrapper")
 
 REGISTER_SECONDS = 5.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0  # the latter is how long agents are missing to a new daemon
 
 _NOT_KNOWN = tuple(
     each.word
