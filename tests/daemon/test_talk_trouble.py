@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from bullpen.api import wrapping
+from bullpen.api.errors import SettingsError
 from bullpen.api.runtime import Paths
 from bullpen.api.wrapping import InjectReply
 from bullpen.connection import RemoteError, SocketTransport
@@ -594,6 +595,9 @@ async def test_rules_that_cannot_be_read_leave_those_that_hold(
             for _ in range(3):
                 await daemon.post._read_policy()
             assert (await refusal(peer, to="codex", content="hi")).reason == "boss_only"
+        [alert] = await peer.ask("list_alerts")
+        assert alert["code"] == "policy_invalid"
+        assert str(rules) in alert["message"]
         told = [each for each in caplog.records if "the rules are not changed" in each.message]
         assert {each.levelname for each in told} == {"ERROR"}
         assert len(told) == 4, "each is told once"
@@ -607,6 +611,16 @@ async def test_rules_that_cannot_be_read_leave_those_that_hold(
             return True
 
         await until(free, SECONDS)
+        assert await peer.ask("list_alerts") == []
+
+
+async def test_a_daemon_does_not_start_with_rules_that_it_cannot_read(home: Path) -> None:
+    config = home / ".config/bullpen"
+    config.mkdir(parents=True)
+    (config / "policy.toml").write_text('boss = "x"\nunknown = 1\n')
+    with pytest.raises(SettingsError, match=r"policy\.toml: .* unknown field `unknown`"):
+        async with running_daemon():
+            pytest.fail("nobody would know who may write to whom")
 
 
 # ------------------------------------------------------------------------------------- forgetting

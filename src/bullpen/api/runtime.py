@@ -134,6 +134,11 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         return self.config_directory / "rules"
 
     @property
+    def policy(self) -> Path:
+        """The file of who may write to whom, if there is one."""
+        return self.config_directory / "policy.toml"
+
+    @property
     def profiles(self) -> Path:
         """The directory of the user's profiles, if there are any."""
         return self.config_directory / "profiles"

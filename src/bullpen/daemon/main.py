@@ -179,6 +179,7 @@ class Daemon:
                 self._now,
                 agents=self.pipeline.projection.agents,
                 on_wrapper=self._tell_wrapper,
+                on_rules=self._note_rules,
             )
         )
         rules = await asyncio.to_thread(screen_rules, settings, self._paths)
@@ -387,6 +388,13 @@ class Daemon:
         elif not self._is_store_well:
             self._is_store_well = True
             self.alarms.clear("store:write")
+
+    def _note_rules(self, trouble: str) -> None:
+        if trouble:
+            said = f"messages go by the rules from before: {trouble}"
+            self.alarms.sound("policy", AlertLevel.DEGRADED, "policy_invalid", said)
+        else:
+            self.alarms.clear("policy")
 
     def _note_door(self, error: BullpenError | None) -> None:
         if error is not None:

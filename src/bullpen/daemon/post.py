@@ -89,6 +89,7 @@ class Post:
         *,
         agents: Callable[[], Iterable[AgentState]],
         on_wrapper: Callable[[Wrapper], None],
+        on_rules: Callable[[str], None] = lambda _: None,
         name: Callable[[], str] | None = None,
     ) -> None:
         self._settings = settings
@@ -96,6 +97,7 @@ class Post:
         self.now = now
         self._agents = agents
         self._on_wrapper = on_wrapper
+        self._on_rules = on_rules
         self.policy = Policy(rate=self._rate)
         self.timeouts = Timeouts(
             start=settings.start_seconds,
@@ -168,10 +170,15 @@ class Post:
         now: Callable[[], datetime],
         **more: Any,
     ) -> AsyncIterator["Post"]:
-        """Take over the mail of a store for a block. Nothing is delivered before `run`."""
+        """Take over the mail of a store for a block. Nothing is delivered before `run`.
+
+        Raises:
+            SettingsError: the rules cannot be read, so that nobody knows who may write to whom.
+        """
         identities = await IdentityBook.open(Identities(store.database), now)
         async with _mailboxes(store, settings) as mailboxes:
             found = cls(mailboxes, identities, settings, paths, now, **more)
+            await found._take_policy()
             await found.elsewhere.look()
             await found.courier.take_up()
             yield found
@@ -191,7 +198,6 @@ class Post:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        await self._read_policy()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.courier.run(), name="courier")
             group.create_task(self._keep_looking(), name="talk:look")
@@ -242,15 +248,21 @@ class Post:
         while forgotten:  # by and by, so that others have their turn
             forgotten = await self.mailboxes.forget(before=before, limit=FORGOTTEN_AT_ONCE)
 
+    async def _take_policy(self) -> None:
+        self.policy = await asyncio.to_thread(read_policy, self._paths.policy, self._rate)
+
     async def _read_policy(self) -> None:
-        path = self._paths.config_directory / "policy.toml"
+        trouble = ""
         try:
-            self.policy = await asyncio.to_thread(read_policy, path, self._rate)
-            self._policy_trouble = ""
+            await self._take_policy()
         except Exception as error:  # noqa: BLE001 - the rules that hold go on holding
-            if str(error) != self._policy_trouble:
-                logger.error("the rules are not changed: %s", error)
-            self._policy_trouble = str(error)
+            trouble = str(error)
+        if trouble == self._policy_trouble:
+            return
+        if trouble:
+            logger.error("the rules are not changed: %s", trouble)
+        self._policy_trouble = trouble
+        self._on_rules(trouble)
 
     def changed(self, names: Iterable[str]) -> None:
         """Learn that something about these agents became different."""
