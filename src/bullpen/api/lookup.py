@@ -87,6 +87,7 @@ def _is_meant(agent: AgentState, subject: str) -> bool:
     place = agent.place
     return (
         subject in (agent.session_key, agent.tty)
+        or agent.session_key == f"report:{subject}"
         or (agent.pane is not None and _is_pane(agent.pane, subject))
         or (
             place is not None

@@ -293,7 +293,7 @@ class Projection:
         if binding.presence(record.binding) is Presence.UNMANAGED:
             record.provider = None
         elif not record.name and record.provider is not None:
-            self._records.christen(record, str(record.id), "")
+            self._records.christen(record, str(record.id), session.own_name if session else "")
 
     def _publish_session(
         self, session: SessionRecord, behind: Sequence[SessionRecord], links: Links, now: datetime
@@ -311,9 +311,7 @@ class Projection:
             _take_activity(session, now)
         is_agent = record is None and self._is_agent(session, now)
         if is_agent and not session.name:
-            named = session.is_report or session.is_wrapped
-            wanted = session.key.partition(":")[2] if named else ""
-            self._records.christen(session, session.key, wanted)
+            self._records.christen(session, session.key, session.own_name)
         self._keep_session(session, publish.session_state(session, record, now), now)
         agent = publish.agent_of_session(session, now) if is_agent else None
         self._publish_agent(session, agent, now)
@@ -525,6 +523,7 @@ def _session_from(state: SessionState) -> SessionRecord:
         is_restored=True,
         activity=state.activity_state,
         activity_since=state.activity_since,
+        seen_pid=state.pid,
     )
     if state.winner_tier is EvidenceTier.DETERMINISTIC:
         # An edge that was reported then holds still, if nothing else was seen since.

@@ -24,7 +24,7 @@ from bullpen.observe.linking import leave
 from bullpen.observe.records import Records
 from bullpen.observe.reports import PaneReport, ServerReport
 from bullpen.observe.resolver import Held
-from bullpen.observe.subjects import Farewell, PaneRecord
+from bullpen.observe.subjects import Farewell, PaneRecord, SessionRecord
 
 __all__ = ["close", "recognise", "see"]
 
@@ -78,12 +78,20 @@ def _see_pane(
             has_agent_process=is_agent and report.signature.inputs.provider_hint,
         )
     )
+    _see_speaker(records, record, report)
     if is_agent:
         _see_agent(records, record, observation, report, now)
     else:
         _see_nobody(records, record, report, now)
     if report.signature.refusal:
         raise Refused(Reason[report.signature.refusal.upper()], report.signature.reason)
+
+
+def _see_speaker(records: Records, record: PaneRecord, report: PaneReport) -> None:
+    """Note that the process that speaks for a pane is in it."""
+    session = records.session_in(record)
+    if session is not None and session.origin.pid in (report.pids or ()):
+        session.seen_pid = session.origin.pid
 
 
 def _see_agent(
@@ -125,12 +133,27 @@ def _see_nobody(records: Records, record: PaneRecord, report: PaneReport, now: d
     record.exited_at = None
     record.no_agent_streak = max(report.no_agent_streak, record.no_agent_streak + 1)
     if record.no_agent_streak >= 2:
-        gone = BindingEvent.EXITED if report.is_agent_gone else BindingEvent.NO_AGENT
+        is_gone = report.is_agent_gone and not _is_there(records.session_in(record), report)
         record.farewell = Farewell(
             SourceKind.POLLER,
-            "no process of it is left" if report.is_agent_gone else "nothing shows it any more",
+            "no process of it is left" if is_gone else "nothing shows it any more",
         )
+        gone = BindingEvent.EXITED if is_gone else BindingEvent.NO_AGENT
         leave(records, record, gone, now)
+
+
+def _is_there(session: SessionRecord | None, report: PaneReport) -> bool:
+    """Whether who speaks for a pane is in it, though it looks like none of the agents we know.
+
+    That is so for a process of the pane, whatever it is called. Anybody's own agent may have had
+    a short-lived process report for it; it belongs to the pane then until it says farewell.
+    """
+    if session is None:
+        return False
+    pid = session.origin.pid
+    if pid and pid in (report.pids or ()):
+        return True
+    return session.is_report and session.seen_pid != (pid or None)
 
 
 def _see_process(records: Records, observation: Observation) -> None:

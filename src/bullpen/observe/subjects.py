@@ -74,6 +74,8 @@ class SessionRecord:
     pane: PaneInstanceId | None = None
     strength: int = 0
     candidates: dict[PaneInstanceId, Candidate] = field(default_factory=dict)
+    seen_pid: int = 0
+    """The process of its origin, once it was seen in its pane."""
     title: str = ""
     """What the program itself calls it."""
     is_ended: bool = False
@@ -121,3 +123,8 @@ class SessionRecord:
     def is_report(self) -> bool:
         """Whether it is anybody's own agent, which reports about itself."""
         return self.key.startswith("report:")
+
+    @property
+    def own_name(self) -> str:
+        """The name it has given itself; empty if it has none."""
+        return self.key.partition(":")[2] if self.is_report or self.is_wrapped else ""

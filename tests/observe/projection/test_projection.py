@@ -296,6 +296,59 @@ def test_anybodys_own_agent_has_the_name_it_gives(world: World) -> None:
     assert world.names() == ["builder"]
 
 
+def reported(world: World, event_type: str = "activity.running", **origin: Any) -> Observation:
+    return world.said(
+        event_type,
+        kind=SourceKind.REPORT,
+        provider=Provider.OTHER,
+        session="report:builder",
+        tmux_pane="%0",
+        tmux_socket="/tmp/tmux/default",
+        **origin,
+    )
+
+
+@pytest.mark.requirement("RES-12")
+def test_anybodys_own_agent_in_a_pane_need_not_look_like_one(world: World) -> None:
+    world.apply(world.look(pane(), None, pids=[5, 7], is_gone=True))
+    world.apply(reported(world, pid=7))
+    assert world.names() == ["builder"]
+    for streak in (2, 3, 4):
+        world.wait(1)
+        world.apply(world.look(pane(), None, pids=[5, 7, 10 + streak], is_gone=True, streak=streak))
+    assert world.agent("builder").activity is RUNNING
+    assert world.agent("builder").pane == pane()
+    step = world.apply(world.look(pane(), None, pids=[5], is_gone=True, streak=5))
+    assert world.names() == []
+    [gone] = [each.agent for each in step.changes if each.kind == "agent_removed"]
+    assert gone is not None
+    assert gone.reason == "no process of it is left"
+
+
+@pytest.mark.requirement("RES-12")
+@pytest.mark.parametrize("pid", [0, 99], ids=["unknown", "gone-at-once"])
+def test_an_agent_that_a_short_lived_process_reports_belongs_to_the_pane(
+    world: World, pid: int
+) -> None:
+    world.apply(world.look(pane(), None, pids=[5], is_gone=True))
+    world.apply(reported(world, pid=pid))
+    world.apply(world.look(pane(), None, pids=[5], is_gone=True, streak=2))
+    assert world.names() == ["builder"]
+    world.apply(reported(world, "session.ended", pid=pid))
+    assert world.names() == []
+
+
+@pytest.mark.requirement("RES-12")
+def test_an_agent_with_hooks_may_be_called_as_it_likes(world: World) -> None:
+    """A program that was renamed, or is started by something of the user's own."""
+    world.apply(world.look(pane(), None, pids=[5, 7], is_gone=True))
+    world.apply(world.said("turn.started", pid=7))
+    world.apply(world.look(pane(), None, pids=[5, 7, 8], is_gone=True, streak=2))
+    assert world.names() == ["claude-1"]
+    world.apply(world.look(pane(), None, pids=[5], is_gone=True, streak=3))
+    assert world.names() == []
+
+
 # ----------------------------------------------------------------------------------- who is right
 
 
