@@ -7,6 +7,7 @@ error says whether the request may have been taken. Redirects are told, not foll
 
 import asyncio
 import base64
+import ipaddress
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -45,6 +46,8 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     body: bytes = b""
     headers: dict[str, str] = {}
     """By their names in lower case."""
+    is_here: bool = False
+    """It came from this machine, or from what only its own network knows."""
 
     @property
     def is_ok(self) -> bool:
@@ -63,6 +66,8 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 class HttpServer:
     """A server at an address like `http://127.0.0.1:4096/api`, perhaps behind a password.
 
+    With `keeps_out`, nothing is sent if its name leads to this machine: whatever stands for it.
+
     Raises:
         ValueError: this is no such address.
     """
@@ -75,6 +80,7 @@ class HttpServer:
         password: str = "",
         headers: Mapping[str, str] | None = None,
         seconds: float = SECONDS,
+        keeps_out: bool = False,
     ) -> None:
         parts = urlsplit(address)
         if parts.scheme not in PORTS or not parts.hostname:
@@ -84,6 +90,7 @@ class HttpServer:
         self._is_secure = parts.scheme == "https"
         self._prefix = parts.path.rstrip("/")
         self._seconds = seconds
+        self._keeps_out = keeps_out
         host = f"[{self._host}]" if ":" in self._host else self._host
         named = host if parts.port is None else f"{host}:{parts.port}"
         self._headers = {"Host": named, "Accept": "*/*", **(headers or {})}
@@ -117,7 +124,7 @@ class HttpServer:
                     whole += piece
                     if len(whole) > most_bytes:
                         raise ValueError("the answer is too long")
-                return HttpAnswer(status, bytes(whole), answered)
+                return HttpAnswer(status, bytes(whole), answered, _is_here(writer))
         except (OSError, EOFError, ValueError) as error:  # a timeout is the first
             raise HttpError(self.address, _words(error), was_sent=was_sent) from error
 
@@ -162,6 +169,8 @@ class HttpServer:
                 self._host, self._port, limit=LINE_BYTES, ssl=context
             )
         try:
+            if self._keeps_out and _is_here(writer):
+                raise ValueError("it is elsewhere and leads to this machine")
             yield reader, writer
         finally:
             if self._is_secure:
@@ -193,6 +202,17 @@ class HttpServer:
         answered = await _read_headers(reader)
         status = int(words[1])
         return status, answered, _Content(reader, answered, is_empty=status in (204, 304))
+
+
+def _is_here(writer: asyncio.StreamWriter) -> bool:
+    """Whether who is connected is on this machine, or at an address that has no meaning beyond."""
+    host, *_ = writer.get_extra_info("peername") or ("",)
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_link_local or address.is_unspecified
 
 
 def _verifying() -> ssl.SSLContext:

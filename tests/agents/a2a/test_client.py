@@ -8,8 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from bullpen.agents import http
+from bullpen.agents.a2a.card import read_card
 from bullpen.agents.a2a.client import A2AClient, base_of
 from bullpen.agents.a2a.errors import (
     AliasError,
@@ -19,6 +22,7 @@ from bullpen.agents.a2a.errors import (
     UnknownAgentError,
 )
 from bullpen.agents.a2a.messages import A2ATask, RemoteState
+from bullpen.agents.a2a.peer import Peer
 from bullpen.testing.a2a_agent import FakeA2AAgent
 
 DIALECTS = {
@@ -312,6 +316,31 @@ async def test_a_request_is_followed_within_its_server_only() -> None:
         with pytest.raises(PeerRefused, match="in circles"):
             await known.send_message(ALIAS, "hi")
         assert other.asked == []
+
+
+@pytest.mark.requirement("a2a:hostile")
+@pytest.mark.parametrize("host", ["localhost", "127.1", "2130706433", "0x7f000001"])
+async def test_an_agent_elsewhere_whose_name_leads_here_is_sent_nothing(host: str) -> None:
+    async with FakeA2AAgent("1.0") as agent:
+        card = read_card(agent.card(), agent.url)
+        url = card.url.replace("127.0.0.1", host)
+        elsewhere = msgspec.structs.replace(card, url=url, is_here=False)
+        with pytest.raises(PeerUnreachable, match="leads to this machine") as refused:
+            await Peer(elsewhere).send("hi", message_id="m-1")
+        assert (refused.value.was_sent, agent.asked) == (False, [])
+        here = msgspec.structs.replace(card, url=url)
+        assert (await Peer(here).send("hi", message_id="m-1")).id == agent.last
+
+
+@pytest.mark.requirement("a2a:hostile")
+async def test_a_card_from_elsewhere_may_not_lead_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeA2AAgent("1.0") as agent:
+        answers = iter([False, True])  # of the first server, and of where that sends us
+        monkeypatch.setattr(http, "_is_here", lambda _: next(answers))
+        agent.moves[CARD] = f"{agent.url.replace('127.0.0.1', '2130706433')}/card"
+        with pytest.raises(PeerUnreachable, match="leads to this machine"):
+            await client().discover(agent.url)
+        assert [each.path for each in agent.asked] == [CARD]
 
 
 async def test_an_alias_is_not_taken_away_from_another_agent() -> None:

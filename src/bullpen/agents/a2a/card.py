@@ -76,10 +76,12 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """The extension by which an agent of 1.0 takes one."""
     capabilities: dict[str, Any] = {}
     skills: tuple[dict[str, Any], ...] = ()
+    is_here: bool = False
+    """It was found on this machine, and may so lead there."""
 
 
-def read_card(value: object, found_at: str) -> Card:
-    """Return what a card says that was found below an address.
+def read_card(value: object, found_at: str, *, is_here: bool = False) -> Card:
+    """Return what a card says that was found below an address; on this machine, if `is_here`.
 
     Raises:
         CardError: it is none, or it speaks nothing that we do, or it points where it must not.
@@ -89,6 +91,7 @@ def read_card(value: object, found_at: str) -> Card:
     name = " ".join(text(value.get("name")).split())[:LONGEST_NAME]
     if not name:
         raise CardError(found_at, "it has no name")
+    is_here = is_here or is_loopback(found_at)
     capabilities = mapping(value.get("capabilities"))
     skills = value.get("skills")
     dialect, binding, url, tenant = _spoken(value, found_at)
@@ -98,7 +101,7 @@ def read_card(value: object, found_at: str) -> Card:
         version=text(value.get("version"))[:LONGEST_NAME],
         dialect=dialect,
         binding=binding,
-        url=_checked(url, found_at),
+        url=_checked(url, found_at, is_here=is_here),
         tenant=tenant,
         can_stream=capabilities.get("streaming") is True and dialect is not Dialect.SEED,
         priority_uri=_priority_uri(capabilities),
@@ -106,6 +109,7 @@ def read_card(value: object, found_at: str) -> Card:
         skills=tuple(each for each in skills if isinstance(each, dict))[:MOST_SKILLS]
         if isinstance(skills, list)
         else (),
+        is_here=is_here,
     )
 
 
@@ -117,6 +121,7 @@ def local_card(name: str, endpoint: str) -> Card:
         binding=Binding.PATHS,
         url=endpoint.rstrip("/"),
         has_priorities=True,
+        is_here=True,
     )
 
 
@@ -168,10 +173,10 @@ def _is_of_the_seed(card: dict[str, Any]) -> bool:
     return not any(each in card for each in newer)
 
 
-def _checked(url: str, found_at: str) -> str:
+def _checked(url: str, found_at: str, *, is_here: bool) -> str:
     if not is_address(url):
         raise CardError(found_at, f"{url[:LONGEST_NAME]!r} is no http address")
-    if is_loopback(url) and not is_loopback(found_at):
+    if is_loopback(url) and not is_here:
         raise CardError(found_at, f"it is elsewhere and points at this machine ({url})")
     if found_at.startswith("https:") and not url.startswith("https:"):
         raise CardError(found_at, f"it was found through TLS and points at {url}, which is without")

@@ -71,8 +71,7 @@ class A2AClient:
             A2AError: it does not answer, or its card makes no sense, or the alias is another's.
         """
         given = base_of(url)
-        found_at, value = await self._fetch(given)
-        card = read_card(value, found_at)
+        card = await self._fetch(given)
         name = alias_of(card.name, alias)
         known = await asyncio.to_thread(self.registry.get, name)
         if known is not None and known.url != given:
@@ -170,8 +169,7 @@ class A2AClient:
         read_at, peer = self._peers.get(agent.url, (0.0, None))
         if peer is not None and _time() - read_at < KEPT_SECONDS:
             return peer
-        found_at, value = await self._fetch(base_of(agent.url))
-        return self._keep(agent.url, read_card(value, found_at))
+        return self._keep(agent.url, await self._fetch(base_of(agent.url)))
 
     def local_peer(self, endpoint: str, name: str = "") -> Peer:
         """Return how to speak to an agent of this machine's registry."""
@@ -184,22 +182,23 @@ class A2AClient:
         self._peers[url] = (_time(), peer)
         return peer
 
-    async def _fetch(self, base: str) -> tuple[str, Any]:
-        """Return a card, and the address below which it was found."""
+    async def _fetch(self, base: str) -> Card:
+        """Return the card that is found below an address."""
         answer = None
         for path in CARD_PATHS:
             found_at, answer = await self._get(base, path)
             if answer.is_ok and answer.value is not None:
-                return found_at, answer.value
+                return read_card(answer.value, found_at, is_here=answer.is_here)
         assert answer is not None
         reason = "it is no JSON" if answer.is_ok else f"there is none (status {answer.status})"
         raise CardError(base, reason)
 
     async def _get(self, base: str, path: str) -> tuple[str, HttpAnswer]:
-        url, seen = base + path, set[str]()
+        url, seen, keeps_out = base + path, set[str](), False
         while True:
             seen.add(url)
-            answer = await self._get_once(url)
+            answer = await self._get_once(url, keeps_out=keeps_out)
+            keeps_out = not answer.is_here
             if answer.status not in MOVED:
                 break
             there = urljoin(url, answer.headers.get("location", ""))
@@ -209,16 +208,16 @@ class A2AClient:
                 raise CardError(base, "it sends us to what is no address")
             if url.startswith("https:") and not there.startswith("https:"):
                 raise CardError(base, "it sends us from TLS to an address without")
-            if is_loopback(there) and not is_loopback(url):
+            if is_loopback(there) and keeps_out:
                 raise CardError(base, "it is elsewhere and sends us to this machine")
             url = there
         found_at = next((url.removesuffix(each) for each in CARD_PATHS if url.endswith(each)), "")
         return found_at or cut(url)[0], answer
 
-    async def _get_once(self, url: str) -> HttpAnswer:
+    async def _get_once(self, url: str, *, keeps_out: bool) -> HttpAnswer:
         headers = {"Accept": "application/json", "A2A-Version": "1.0"}
         base, path = cut(url)
-        server = HttpServer(base, headers=headers, seconds=self._seconds)
+        server = HttpServer(base, headers=headers, seconds=self._seconds, keeps_out=keeps_out)
         try:
             return await server.request("GET", path, most_bytes=CARD_BYTES)
         except HttpError as error:

@@ -283,8 +283,12 @@ class Peer:
         raise PeerRefused(self.card.url, 310, "it sends us around in circles")
 
     def _server(self, url: str = "", more_seconds: float = 0.0) -> HttpServer:
-        seconds = self._seconds + more_seconds
-        return HttpServer(url or self.card.url, headers=self._headers, seconds=seconds)
+        return HttpServer(
+            url or self.card.url,
+            headers=self._headers,
+            seconds=self._seconds + more_seconds,
+            keeps_out=not self.card.is_here,
+        )
 
     def _read(self, read: Callable[[object], A2ATask], value: object) -> A2ATask:
         try:
