@@ -288,6 +288,9 @@ class TalkService:
         current = self._post.working_on(delivery.recipient)
         is_current = current is not None and current.id == delivery.message.id
         if is_current and delivery.state is not ReceiptState.SEEN:
+            in_hand = self._post.courier.outcomes.in_hand.get(delivery.recipient)
+            if in_hand is not None and in_hand.is_unsure:
+                return "it may have arrived, and nothing shows that yet"
             return "it is being handed over"
         return self._post.courier.holding(delivery.recipient)
 

@@ -234,6 +234,21 @@ async def test_the_next_daemon_takes_up_what_is_under_way(dialect: str) -> None:
         assert len(agent.sent) == 1
 
 
+@pytest.mark.requirement("door:external")
+async def test_of_what_may_have_arrived_it_is_not_said_that_it_is_being_handed_over() -> None:
+    async with FakeA2AAgent("1.0") as agent, running_daemon() as (peer, _):
+        await peer.ask("external.discover", url=agent.url, alias="echo")
+        agent.refuses = (200, "what?")  # it has it, or not
+        message_id = await send(peer, "echo")
+
+        async def is_unsure() -> bool:
+            waited = await peer.ask("mail.wait", message_id=message_id, timeout_seconds=0.1)
+            return bool(waited["reason"] == "it may have arrived, and nothing shows that yet")
+
+        await until(is_unsure, SECONDS)
+        assert len(agent.sent) == 1
+
+
 @pytest.mark.requirement("door:external", "S-123")
 async def test_a_task_that_is_cancelled_here_is_cancelled_there() -> None:
     async with FakeA2AAgent("0.3", is_automatic=False) as agent, running_daemon() as (peer, _):
