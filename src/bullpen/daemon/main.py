@@ -24,6 +24,7 @@ from bullpen.api.runtime import Paths, prepare
 from bullpen.api.settings import Settings, resolve
 from bullpen.daemon.alarms import Alarms
 from bullpen.daemon.alerts import AlertLedger
+from bullpen.daemon.departures import Departures
 from bullpen.daemon.door import open_door
 from bullpen.daemon.inside import Companion, open_inside
 from bullpen.daemon.isolated import isolated_sources, keep_panes
@@ -324,6 +325,7 @@ class Daemon:
                 group.create_task(self._accompany(companion))
             group.create_task(self._keep_house())
             group.create_task(self._keep_watch())
+            group.create_task(Departures(self.pipeline, self._now).run())
             if self._settings.daemon.isolate_sources:
                 group.create_task(self._keep_panes())
 
