@@ -284,7 +284,7 @@ def test_agents_without_a_port_get_one_that_nobody_has(home: Path, other: int) -
         serving.bind(("127.0.0.1", 0))
         port = serving.getsockname()[1]
         assert agents.register("c" * 64, "served", port, may_move=True).port != port
-        with pytest.raises(PortTakenError, match=f"port {port} is taken; choose another"):
+        with pytest.raises(PortTakenError, match=f"^port {port} is taken; choose another"):
             agents.register("c" * 64, "served", port)  # who names one means it
         with pytest.raises(PortTakenError, match=rf"taken by mine \(pid {other}\)"):
             agents.check_port(first.port)

@@ -56,6 +56,7 @@ class PortTakenError(RegistryError):
 
     def __init__(self, path: Path, port: int, owner: str) -> None:
         super().__init__(path, f"port {port} is taken{owner}; choose another, or none")
+        self.args = (self.reason,)  # with the registry itself there is nothing wrong
         self.port = port
 
 
