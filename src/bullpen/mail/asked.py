@@ -43,7 +43,6 @@ class Asked:
             thread = await self._mailboxes.thread(turn_id)
         except MessageNotFound:
             return
-        data = {"canceled": True} if outcome and await self._is_canceled(turn_id) else {}
         for each in thread:
             if each.type is not MessageType.TASK_REQUEST or each.id == turn_id:
                 continue
@@ -51,7 +50,8 @@ class Asked:
                 continue
             if outcome is not None and message.from_agent == each.to_agent:
                 what = f"it went on with {turn_id}, and ended with it"
-                evidence = Evidence(MAILBOX, what, dict(data))
+                data = {"canceled": True} if await self._is_canceled(turn_id) else {}
+                evidence = Evidence(MAILBOX, what, data)
                 with contextlib.suppress(ImpossibleReceipt, MessageNotFound):
                     await self._mailboxes.settle(
                         each.id, each.to_agent, outcome, now=self._now(), evidence=evidence
