@@ -191,8 +191,8 @@ class Handler(RequestHandler):
 
     async def _is_there(self, context: ServerCallContext) -> bool:
         """Whether the agent is; one that has ended has its mail when it returns."""
-        contact = context.state.get(CONTACT) or await self.contact()
-        return bool(contact.is_present)
+        contact = context.state.get(CONTACT) or await self._room.contact(self._agent)
+        return contact is not None and contact.is_present
 
     async def _settled(self, turn: Task) -> Task:
         """Return a turn when it is over, or waits for somebody, perhaps for its agent to return."""
