@@ -131,10 +131,17 @@ class Instances:
         return tuple(each for each in self.all() if not each.is_running)
 
     def clean(self) -> tuple[Instance, ...]:
-        """Forget the wrappers that ended without a word, and their sockets; return them."""
-        gone = self.dead()
-        for each in gone:
-            self.bury(each)
+        """Forget the wrappers that ended without a word, and their sockets; return them.
+
+        Raises:
+            OSError: something cannot be removed.
+        """
+        if not self.dead():
+            return ()
+        with locked(self.directory / LOCK):  # so that nobody takes a name of theirs meanwhile
+            gone = self.dead()
+            for each in gone:
+                self.bury(each)
         return gone
 
     def bury(self, instance: Instance) -> None:

@@ -8,13 +8,16 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bullpen.agents import processes
+from bullpen.agents.instances import Instances
+from bullpen.agents.registry import AgentRegistry
 from bullpen.api.errors import ApiError
 from bullpen.api.runtime import make_private
 from bullpen.api.wrapping import (
@@ -37,6 +40,7 @@ from bullpen.connection import (
     TypedRequest,
 )
 from bullpen.daemon.identity import IdentityBook
+from bullpen.errors import BullpenError
 from bullpen.mail.policy import GUEST, USER
 from bullpen.model.dialogs import Dialog
 from bullpen.model.events import SESSION_ENDED, activity_event
@@ -160,6 +164,7 @@ class Wrappers:
         self._on_dialog = on_dialog
         self._known: dict[str, Wrapper] = {}
         self._registering = asyncio.Lock()
+        self._has_cleaned = False
 
     def find(self, name: str) -> Wrapper | None:
         """Return the wrapper of an agent that is there."""
@@ -175,7 +180,19 @@ class Wrappers:
         dead = [each for each in tuple(self._known.values()) if await self._is_dead(each)]
         for each in dead:
             each.has_ended = True
+        if dead or not self._has_cleaned:
+            await self._clean()
         return tuple(dead)
+
+    async def _clean(self) -> None:
+        """Take away what those have left who were killed, now or while there was no daemon."""
+        async with self._registering:  # nobody is given one of their directories meanwhile
+            try:
+                await asyncio.to_thread(_bury, self._directory, {each.name for each in self.all()})
+            except (BullpenError, OSError) as error:
+                logger.warning("what killed wrappers have left stays: %s", error)
+                return
+        self._has_cleaned = True
 
     async def _is_dead(self, wrapper: Wrapper) -> bool:
         """Whether a wrapper is gone and has not said so: also if nobody has buried it yet."""
@@ -300,6 +317,16 @@ class Wrappers:
             if wrapper.connection is context.connection:
                 return wrapper
         raise ApiError(Reason.IDENTITY_UNKNOWN, "nobody has registered on this connection")
+
+
+def _bury(directory: Path, living: Container[str]) -> None:
+    """Remove the files, sockets and entries in the registry of wrappers whose process is gone."""
+    instances = Instances(directory)
+    for each in instances.clean():
+        logger.info("what the wrapper of %s (pid %d) has left is removed", each.name, each.pid)
+        AgentRegistry(instances=instances).unregister(each.agent_id, pid=each.pid)
+        if each.name not in living:
+            shutil.rmtree(directory / each.name, ignore_errors=True)
 
 
 def sighting(wrapper: Wrapper, event_id: str, now: datetime) -> Observation:
