@@ -155,7 +155,11 @@ async def test_programs_get_the_line_too(daemon: FakeDaemon) -> None:
 def test_the_lines_for_tmux_name_us_by_our_whole_path() -> None:
     assert snippet("/opt/bin/bullpen", None) == [
         "# bullpen: agents, other panes, and who waits; prefix + j goes to the next who waits",
-        'set -ga status-right " #(/opt/bin/bullpen tmux-status)"',
+        'if-shell -F "#{m:??,#{status-right-length}}" "set -g status-right-length 100"',
+        (
+            'if-shell -F "#{m:* tmux-status*,#{status-right}}" "" '
+            r'"set -ga status-right \" #(/opt/bin/bullpen tmux-status)\""'
+        ),
         'bind-key j run-shell "/opt/bin/bullpen pick"',
     ]
 
@@ -183,9 +187,11 @@ async def test_tmux_understands_the_snippet(name: str, home: Path) -> None:
     program.chmod(0o700)
     (home / "conf").write_text("\n".join(snippet(str(program), None)) + "\n", encoding="utf-8")
     async with PrivateTmux() as tmux, PrivateTmux(width=100) as terminal:
-        await tmux.run("set", "-g", "status-right-length", "60")
-        await tmux.run("set", "-g", "status-right", "")
         await tmux.run("source-file", str(home / "conf"))
+        await tmux.run("source-file", str(home / "conf"))  # as people do who have changed it
+        right = await tmux.run("show", "-gv", "status-right")
+        assert right.count(" tmux-status") == 1
+        await tmux.run("select-pane", "-T", "a title as agents have them, longer than is shown")
         attach = [tmux.executable, "-u", *tmux.target.arguments, "attach", "-t", "main"]
         shown = await terminal.new_pane(shlex.join(["env", "-u", "TMUX", *attach]))
 

@@ -46,15 +46,21 @@ def command(*, show_snippet: bool, as_json: bool) -> None:
 
 
 def snippet(executable: str, socket: str | None) -> list[str]:
-    """Return what belongs into `.tmux.conf`. A path is absolute: tmux has a `PATH` of its own."""
+    """Return what belongs into `.tmux.conf`. A path is absolute: tmux has a `PATH` of its own.
+
+    Read once more, it adds nothing. Its right side holds 40 characters unless told otherwise, of
+    which a long title, a time and a date leave none to us.
+    """
     words = [executable, "tmux-status", *(("-s", socket) if socket else ())]
     pick = [executable, "pick", *(("-s", socket) if socket else ())]
     # A sharp and a per cent sign mean something to tmux there.
     shown = shlex.join(words).replace("#", "##").replace("%", "%%")
+    append = f"set -ga status-right {_quoted(f' #({shown})')}"
     jump = shlex.join(pick).replace("#", "##")
     return [
         "# bullpen: agents, other panes, and who waits; prefix + j goes to the next who waits",
-        f"set -ga status-right {_quoted(f' #({shown})')}",
+        'if-shell -F "#{m:??,#{status-right-length}}" "set -g status-right-length 100"',
+        f'if-shell -F "#{{m:* tmux-status*,#{{status-right}}}}" "" {_quoted(append)}',
         f"bind-key j run-shell {_quoted(jump)}",
     ]
 
