@@ -29,7 +29,7 @@ from bullpen.servers.a2a.parts import as_seed
 from bullpen.servers.a2a.room import ANONYMOUS, Caller, Room, Scope
 from bullpen.servers.a2a.security import Refused, caller_of
 from bullpen.servers.a2a.shapes import HIGHEST, LOWEST
-from bullpen.servers.a2a.streams import Tails, events
+from bullpen.servers.a2a.streams import events
 
 __all__ = ["Answer", "card_of", "read_body", "refusal_of", "route", "routes", "task_view"]
 
@@ -52,7 +52,7 @@ def routes(room: Room) -> list[Route]:
         "listOwnTasks": _list,
         "getOwnTask": _get,
         "cancelOwnTask": _cancel,
-        "subscribeOwnTask": _subscribe(Tails(room)),
+        "subscribeOwnTask": _subscribe,
     }
     return [route(room, each, answers[each.name]) for each in SEED]
 
@@ -193,16 +193,13 @@ async def _cancel(room: Room, caller: Caller, request: Request) -> Response:
 # --------------------------------------------------------------------------------------- following
 
 
-def _subscribe(tails: Tails) -> Answer:
-    async def subscribe(room: Room, _: Caller, request: Request) -> Response:
-        task, contact = await _find(room, request), contact_of(request.scope)
-        return StreamingResponse(
-            events(room, tails, task.id, contact, lambda each: task_view(each, contact)),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
-        )
-
-    return subscribe
+async def _subscribe(room: Room, _: Caller, request: Request) -> Response:
+    task, contact = await _find(room, request), contact_of(request.scope)
+    return StreamingResponse(
+        events(room, task.id, lambda each: task_view(each, contact)),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
+    )
 
 
 # ------------------------------------------------------------------------------------------- shapes
