@@ -88,8 +88,10 @@ async def test_within_tmux_one_is_taken_there(daemon: FakeDaemon) -> None:
         await eventually(lambda: _is_shown(tmux, "main"))
         await tmux.run("run-shell", shlex.join([PROGRAM, "pick"]))
         await eventually(lambda: _is_shown(tmux, far))
-        await tmux.run("run-shell", shlex.join(["env", f"TMUX_PANE={far}", PROGRAM, "pick"]))
+        await tmux.run("run-shell", shlex.join([PROGRAM, "pick"]))  # as from a key: no TMUX_PANE
         await eventually(lambda: _is_shown(tmux, other))
+        await tmux.run("run-shell", shlex.join(["env", f"TMUX_PANE={other}", PROGRAM, "pick"]))
+        await eventually(lambda: _is_shown(tmux, far))
 
 
 async def _place(tmux: PrivateTmux, pane: str) -> PanePlace:

@@ -160,7 +160,7 @@ def test_the_lines_for_tmux_name_us_by_our_whole_path() -> None:
             'if-shell -F "#{m:* tmux-status*,#{status-right}}" "" '
             r'"set -ga status-right \" #(/opt/bin/bullpen tmux-status)\""'
         ),
-        'bind-key j run-shell "/opt/bin/bullpen pick"',
+        'bind-key j run-shell "TMUX_PANE=#{pane_id} /opt/bin/bullpen pick"',
     ]
 
 
@@ -171,11 +171,11 @@ async def test_the_snippet_is_printed() -> None:
 
 
 PROGRAM_FOR_TMUX = """#!{python}
-import pathlib, sys
+import os, pathlib, sys
 if sys.argv[1:] == ["tmux-status"]:
     print("A:7 " + __file__[-1])
 if sys.argv[1:] == ["pick"]:
-    pathlib.Path(__file__).with_name("picked").touch()
+    pathlib.Path(__file__).with_name("picked").write_text(os.environ["TMUX_PANE"])
 """
 
 
@@ -200,7 +200,16 @@ async def test_tmux_understands_the_snippet(name: str, home: Path) -> None:
 
         await eventually(is_shown)
         await terminal.run("send-keys", "-t", shown, "C-b", "j")
-        await eventually(lambda: asyncio.to_thread((home / "picked").exists))
+        here = (await tmux.run("display-message", "-p", "-t", "main", "#{pane_id}")).strip()
+
+        def picked_from() -> str:
+            picked = home / "picked"
+            return picked.read_text(encoding="utf-8") if picked.exists() else ""
+
+        async def has_picked() -> bool:
+            return await asyncio.to_thread(picked_from) == here
+
+        await eventually(has_picked)
 
 
 @pytest.mark.requirement("CLI-6")

@@ -10,7 +10,7 @@ from bullpen.model.appearance import one_line
 from bullpen.model.places import jump_words, place_of, place_order
 from bullpen.model.views import AgentState, PanePlace
 
-__all__ = ["go_to_pane", "next_agent", "server_of"]
+__all__ = ["go_to_pane", "next_agent", "pane_of", "server_of"]
 
 TMUX_SECONDS = 5.0
 
@@ -18,6 +18,25 @@ TMUX_SECONDS = 5.0
 def server_of(environment: Mapping[str, str]) -> str:
     """Return the socket of the tmux server one is in; empty outside of tmux."""
     return environment.get("TMUX", "").rpartition(",")[0].rpartition(",")[0]
+
+
+def pane_of(environment: Mapping[str, str]) -> str:
+    """Return the pane one is in; empty outside of tmux.
+
+    What tmux runs at a key has no `TMUX_PANE`, so it is asked. It waits for tmux: not in an event
+    loop.
+    """
+    server, pane_id = server_of(environment), environment.get("TMUX_PANE", "")
+    if pane_id or not server:
+        return pane_id
+    words = ["tmux", "-S", server, "display-message", "-p", "#{pane_id}"]
+    try:
+        done = subprocess.run(
+            words, check=True, capture_output=True, timeout=TMUX_SECONDS, env=dict(environment)
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""  # then the first agent is the next
+    return done.stdout.decode(errors="replace").strip()
 
 
 def next_agent(agents: Iterable[AgentState], server: str, pane_id: str) -> AgentState:

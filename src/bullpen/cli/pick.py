@@ -5,7 +5,7 @@ import os
 import click
 
 from bullpen.api.methods import ListAgents
-from bullpen.api.places import go_to_pane, next_agent, server_of
+from bullpen.api.places import go_to_pane, next_agent, pane_of, server_of
 from bullpen.cli.calls import ask
 from bullpen.cli.options import json_option, no_start_option
 from bullpen.cli.output import print_json
@@ -42,7 +42,7 @@ def command(*, waiting: bool, only_print: bool, as_json: bool) -> None:
     agents = ask(ListAgents())
     if waiting:
         agents = tuple(agent for agent in agents if agent.activity.is_waiting)
-    chosen = next_agent(agents, server_of(os.environ), os.environ.get("TMUX_PANE", ""))
+    chosen = next_agent(agents, server_of(os.environ), pane_of(os.environ))
     assert chosen.pane is not None  # who is next has a pane
     assert chosen.place is not None
     if as_json:

@@ -56,7 +56,7 @@ def snippet(executable: str, socket: str | None) -> list[str]:
     # A sharp and a per cent sign mean something to tmux there.
     shown = shlex.join(words).replace("#", "##").replace("%", "%%")
     append = f"set -ga status-right {_quoted(f' #({shown})')}"
-    jump = shlex.join(pick).replace("#", "##")
+    jump = f"TMUX_PANE=#{{pane_id}} {shlex.join(pick).replace('#', '##')}"
     return [
         "# bullpen: agents, other panes, and who waits; prefix + j goes to the next who waits",
         'if-shell -F "#{m:??,#{status-right-length}}" "set -g status-right-length 100"',
