@@ -66,7 +66,7 @@ def _is_hidden(pid: int) -> bool:
 
 
 def _by_ps(pid: int) -> str | None:
-    said = _ps("-o", "state=,lstart=", "-p", str(pid))
+    said = _ps("-o", "state=", "-o", "lstart=", "-p", str(pid))
     if said is None:
         return None
     state, _, start = said.strip().partition(" ")
@@ -80,7 +80,7 @@ def is_stopped(pid: int) -> bool:
 
 def parents() -> dict[int, int]:
     """Return the parent of every process, as `ps` tells it; nothing if it does not."""
-    rows = [line.split() for line in (_ps("-axo", "pid=,ppid=") or "").splitlines()]
+    rows = [line.split() for line in (_ps("-ax", "-o", "pid=", "-o", "ppid=") or "").splitlines()]
     numbers = [row for row in rows if len(row) == 2 and all(map(str.isdecimal, row))]
     return {int(pid): int(parent) for pid, parent in numbers}
 

@@ -186,7 +186,7 @@ async def test_a_table_that_cannot_be_read_is_an_error_and_not_empty(
     reader = ProcessReader(proc=tmp_path / "nowhere")
     with pytest.raises(ProcessTableUnavailable):
         await asyncio.to_thread(reader._read_proc)
-    monkeypatch.setattr(module, "PS_FIELDS", "no such field")
+    monkeypatch.setattr(module, "PS_FIELDS", ("no such field",))
     with pytest.raises(ProcessTableUnavailable):
         await asyncio.to_thread(module._read_ps)
 

@@ -34,7 +34,7 @@ LAZY_READS = 5
 CALM_READS = 10  # a process that was the same so often is not about to become another program
 CALM_LAZY_READS = 3
 PS_SECONDS = 5.0
-PS_FIELDS = "pid=,ppid=,pgid=,tpgid=,tty=,lstart=,command="
+PS_FIELDS = ("pid", "ppid", "pgid", "tpgid", "tty", "lstart", "command")
 
 # They run what their first argument names.
 INTERPRETERS = (
@@ -264,7 +264,8 @@ def _read_ps() -> list[ProcessInfo]:
         raise ProcessTableUnavailable("there is no ps")
     try:
         done = subprocess.run(
-            [ps, "-axww", "-o", PS_FIELDS],
+            # One by one: by POSIX, all that follows a `=` is a heading.
+            [ps, "-axww", *(f"-o{field}=" for field in PS_FIELDS)],
             capture_output=True,
             check=True,
             stdin=subprocess.DEVNULL,
