@@ -15,7 +15,7 @@ from bullpen.agents.journals import JOURNALS, Ears, Journal, find_journal
 from bullpen.agents.providers.told import JournalReader, ToldTurn
 from bullpen.model.messages import MAX_THINKING_BYTES
 from bullpen.model.states import Provider
-from bullpen.model.turns import Turn, TurnEnd
+from bullpen.model.turns import Turn, TurnEnd, Utterance
 from bullpen.testing.tmux import eventually
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -473,6 +473,40 @@ async def test_a_failure_of_codex_is_told_when_it_is_the_end(heard: Any, home: P
     append(path, json.dumps({"type": "event_msg", "payload": payload}).encode() + b"\n")
     await eventually(lambda: len(found) == 2)
     assert told([turn for _, turn in found][1:]) == [(None, TurnEnd.FAILED, "gave up")]
+
+
+@pytest.mark.requirement("a2a:deltas")
+async def test_what_claude_says_before_it_uses_a_tool_is_heard_while_it_uses_it(home: Path) -> None:
+    said: list[tuple[str, Utterance]] = []
+    ears = Ears(lambda *_: None, lambda agent, utterance: said.append((agent, utterance)))
+    path = home / "journal.jsonl"
+    path.write_bytes(transcript("m1", "an older answer"))
+    hook = {"session_id": "s1", "transcript_path": str(path)}
+    amid, over = hook | {"hook_event_name": "PreToolUse"}, hook | {"hook_event_name": "Stop"}
+    await ears.hear("c1", Provider.CLAUDE, hook | {"hook_event_name": "SessionStart"})
+    begun = {"hook_event_name": "UserPromptSubmit", "prompt": "look"}
+    await ears.hear("c1", Provider.CLAUDE, hook | begun)
+    await ears.hear("c1", Provider.CLAUDE, amid)
+    append(path, transcript("m2", "I look first"))  # it may be written a little later than told
+    await eventually(lambda: len(said) == 1)
+    append(path, transcript("m3", "and once more"))
+    await ears.hear("c1", Provider.CLAUDE, amid | {"agent_id": "a subagent"})
+    await ears.hear("c1", Provider.CLAUDE, hook | {"hook_event_name": "PostToolUse"})
+    await eventually(lambda: len(said) == 2)
+    await ears.hear("c1", Provider.CLAUDE, dict(amid))
+    await ears.hear("c1", Provider.CLAUDE, over | {"last_assistant_message": "done"})
+    append(path, transcript("m4", "done"))
+    await ears.aclose()
+    texts = ("I look first", "and once more")
+    assert said == [("c1", Utterance(text=each, is_new=True)) for each in texts]
+
+
+def transcript(message_id: str, text: str) -> bytes:
+    content = [{"type": "text", "text": text}, {"type": "tool_use", "id": "t", "name": "Bash"}]
+    message = {"id": message_id, "stop_reason": "tool_use", "content": content}
+    return (
+        json.dumps({"type": "assistant", "sessionId": SESSION, "message": message}).encode() + b"\n"
+    )
 
 
 async def test_ears_that_are_closed_look_no_more(home: Path) -> None:

@@ -11,7 +11,7 @@ Whoever keeps no such file, as opencode, which has a database, is not read here.
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,9 +35,9 @@ from bullpen.agents.providers.copilot.journal import RecordTurns
 from bullpen.agents.providers.gemini.journal import ChatTurns
 from bullpen.agents.providers.told import JournalReader
 from bullpen.agents.tail import FileTail
-from bullpen.agents.turns import is_end, journal_of_hook, turn_of_hook
+from bullpen.agents.turns import is_amid, is_end, journal_of_hook, turn_of_hook
 from bullpen.model.states import Provider
-from bullpen.model.turns import Turn
+from bullpen.model.turns import Turn, Utterance
 
 __all__ = ["JOURNALS", "Ears", "Journal", "find_journal"]
 
@@ -116,32 +116,43 @@ class Journal:
 class Ears:
     """Hears hooks, and tells of turns: in the journal's words where a hook does not have them."""
 
-    def __init__(self, on_turn: Callable[[str, Turn], None]) -> None:
+    def __init__(
+        self,
+        on_turn: Callable[[str, Turn], None],
+        on_said: Callable[[str, Utterance], None] = lambda *_: None,
+    ) -> None:
         """Nothing is heard yet.
 
         Args:
             on_turn: told of each turn, with the agent whose it is.
+            on_said: told what is said in one before it is over, where its journal has that in time.
         """
         self._on_turn = on_turn
+        self._on_said = on_said
+        self._said: dict[str, str] = {}  # by agent, the last; bounded as the journals are
         self._journals: dict[str, Journal] = {}  # by place; the one heard of last is the last
         self._looks: set[asyncio.Task[None]] = set()
+        self._amid: dict[str, object] = {}  # by agent, as long as its turn goes on: the last hook
 
     async def hear(self, agent: str, provider: Provider, payload: Any) -> None:
         """Take what a hook has told. It takes a moment: the program waits for its hook.
 
         What is not to be found at once is looked for beside, for a second.
         """
-        is_over = is_end(provider, payload)
-        journal = self._journal(provider, journal_of_hook(payload), is_over=is_over)
+        is_over, is_under_way = is_end(provider, payload), is_amid(provider, payload)
+        has_begun = is_over or is_under_way
+        journal = self._journal(provider, journal_of_hook(payload), has_begun=has_begun)
         turn = turn_of_hook(provider, payload)
+        self._amid.pop(agent, None)
         if turn is not None:
             self._on_turn(agent, turn)
         if journal is None or (turn is not None and is_over):
             return
         if is_over:
-            look = asyncio.create_task(self._look(agent, provider, journal), name="ears")
-            self._looks.add(look)
-            look.add_done_callback(self._looks.discard)
+            self._begin(self._look(agent, provider, journal))
+        elif is_under_way:
+            self._amid[agent] = payload
+            self._begin(self._listen(agent, journal, payload))
         elif turn is not None:
             await journal.read()  # what comes from now on is of this turn
 
@@ -150,6 +161,31 @@ class Ears:
         for look in self._looks:
             look.cancel()
         await asyncio.gather(*self._looks, return_exceptions=True)
+
+    def _begin(self, look: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(look, name="ears")
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+
+    async def _listen(self, agent: str, journal: Journal, hook: object) -> None:
+        """Look what was said before a tool is used, or was, until the next hook is heard."""
+        for look in range(LOOKS):
+            if look:
+                await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
+            await journal.read()
+            if self._amid.get(agent) is not hook:
+                return
+            said = journal.said.text if journal.said is not None else ""
+            if said not in ("", self._said.get(agent)):
+                self._note_said(agent, said)
+                return
+
+    def _note_said(self, agent: str, text: str) -> None:
+        self._said.pop(agent, None)
+        self._said[agent] = text
+        if len(self._said) > SESSIONS_HEARD:
+            del self._said[next(iter(self._said))]
+        self._on_said(agent, Utterance(text=text, is_new=True))
 
     async def _look(self, agent: str, provider: Provider, journal: Journal) -> None:
         """Look for the end of a turn that is said to be over."""
@@ -168,12 +204,12 @@ class Ears:
             if told:
                 return
 
-    def _journal(self, provider: Provider, path: str, *, is_over: bool) -> Journal | None:
+    def _journal(self, provider: Provider, path: str, *, has_begun: bool) -> Journal | None:
         if not path or provider not in JOURNALS:
             return None
         journal = self._journals.pop(path, None)
-        if journal is None:  # how a turn has ended that began before we heard is a little before
-            journal = Journal(provider, Path(path), last_lines=LINES_BEFORE if is_over else 0)
+        if journal is None:  # what was said in a turn that began before we heard is a little before
+            journal = Journal(provider, Path(path), last_lines=LINES_BEFORE if has_begun else 0)
         self._journals[path] = journal
         if len(self._journals) > SESSIONS_HEARD:
             del self._journals[next(iter(self._journals))]

@@ -14,7 +14,7 @@ from bullpen.agents.providers.values import mapping, text
 from bullpen.model.states import Provider
 from bullpen.model.turns import Turn, TurnEnd
 
-__all__ = ["CUT", "is_end", "journal_of_hook", "turn_of_hook"]
+__all__ = ["CUT", "is_amid", "is_end", "journal_of_hook", "turn_of_hook"]
 
 CUT: Final = "bullpen_cut"
 """In a payload that the shim has cut: its texts may not be whole."""
@@ -31,6 +31,7 @@ _BEGINS: Final = {
     Provider.COPILOT: "userPromptSubmitted",
     Provider.GEMINI: "BeforeAgent",
 }
+_AMID: Final = {Provider.CLAUDE: ("PreToolUse", "PostToolUse", "PostToolUseFailure")}
 _LEAVES: Final = {
     Provider.CLAUDE: "SessionEnd",
     Provider.CODEX: "SessionEnd",
@@ -70,6 +71,12 @@ def is_end(provider: Provider, payload: Any) -> bool:
     if name == "PostModelRequest" and said.get("status") != "failed":
         return False
     return name in _ENDS.get(provider, ()) and not text(said.get("agent_id"))
+
+
+def is_amid(provider: Provider, payload: Any) -> bool:
+    """Whether a turn is under way, and its journal may have what was said in it so far."""
+    said = mapping(payload)
+    return _name(provider, said) in _AMID.get(provider, ()) and not text(said.get("agent_id"))
 
 
 def journal_of_hook(payload: Any) -> str:

@@ -51,8 +51,8 @@ def command(
     is still under way: bullpen task has the answer later.
 
     With --stream what the agent says is printed as soon as it is known, and so is what it says on
-    the way to its answer. Codex and opencode tell each word, others are read off their
-    terminals; of Claude Code only the answer is known.
+    the way to its answer. Codex and opencode tell each word, Claude Code what it says
+    between its tools; others are read off their terminals.
 
     \b
     Examples:

@@ -48,7 +48,7 @@ class Reach:
     ) -> None:
         self._post = post
         self._find_pane = find_pane
-        self._ears = Ears(post.hear)
+        self._ears = Ears(post.hear, post.hear_said)
         self._wake = WakeDoor(activity_of=post.contacts.activity, on_change=post.wake)
         self._drain = DrainDoor(has_mail=self._has_mail, on_change=post.wake)
         heard = (post.hear, self._note_activity, post.now)
