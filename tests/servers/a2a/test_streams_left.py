@@ -154,3 +154,12 @@ async def test_everybody_is_told_when_the_agent_dies_in_the_middle_of_a_task(
         kept = json.loads((await waiting).raw)["task"]  # for when the agent returns
         assert kept["status"]["state"] == "TASK_STATE_SUBMITTED"
         assert (await house.web.get("/agents")).status == 200
+
+
+async def test_everybody_is_told_when_the_daemon_ends(home: Path) -> None:
+    async with house_with_agent() as (house, agent, web):
+        task_id, _ = await begin(web, agent)
+        streams = [await follow(house, each, task_id) for each in DIALECTS]
+    for stream in streams:
+        assert "error" in await stream.rest(), stream.data
+        stream.writer.close()

@@ -333,6 +333,11 @@ class Room:
                 del self._watchers[task_id]
                 self._unwatch(task_id)
 
+    def end_watching(self) -> None:
+        """Tell all who watch that nothing more will come."""
+        for watcher in [each for some in self._watchers.values() for each in some]:
+            watcher.end()
+
     def _unwatch(self, task_id: str) -> None:
         """Have the daemon told that nobody watches any more, by somebody who can wait for it."""
 
@@ -380,9 +385,7 @@ class Room:
             self._clients.pop((name, is_boss), None)
             if not opened.done():
                 opened.cancel()
-            for watchers in self._watchers.values():
-                for watcher in watchers:
-                    watcher.end()
+            self.end_watching()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Have something done that is not waited for. It ends with the room, and raises nothing."""
@@ -395,6 +398,4 @@ class Room:
         self._is_over = True
         for task in tuple(self._work):
             task.cancel()
-        for watchers in self._watchers.values():
-            for watcher in watchers:
-                watcher.end()
+        self.end_watching()

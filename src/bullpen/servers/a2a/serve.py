@@ -135,6 +135,7 @@ class _Serving:
         return f"{base}/", self._grpc.where(contact)
 
     async def _aclose(self) -> None:
+        self._room.end_watching()  # so that who follows a task is told, and not just cut off
         await self._grpc.aclose()
         for ending in (self._starting, self._loading):
             if ending is None:
