@@ -183,5 +183,24 @@ def test_in_a_terminal_the_board_is_shown() -> None:
     assert shown.decode().strip() == "the board {'socket_path': '/tmp/x.sock'}"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
+@pytest.mark.parametrize("command", ["ls", "--version", "tmux-status"])
+async def test_output_that_cannot_be_written_is_said_in_a_line(
+    daemon: FakeDaemon, command: str
+) -> None:
+    done = await in_shell(f'"$0" {command} > /dev/full')
+    said = "bullpen: cannot write the output: No space left on device\n"
+    assert done == (1, "", said)
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
+async def test_who_closes_what_we_read_or_write_gets_no_traceback(
+    daemon: FakeDaemon, closed: str
+) -> None:
+    daemon.set_agent(agent_state("claude-1"))
+    done = await in_shell(f'"$0" ls {closed}')
+    assert (done[0], done[2]) == (0, "")
+
+
 async def test_a_pipe_at_either_end_is_no_terminal(daemon: FakeDaemon) -> None:
     assert await execute() == (0, "no agents\n", "")

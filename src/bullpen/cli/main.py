@@ -1,5 +1,6 @@
 """The entry point. It must stay cheap: what it imports, every call of `bullpen` pays for."""
 
+import errno
 import gc
 import io
 import os
@@ -7,9 +8,15 @@ import sys
 
 __all__ = ["main"]
 
+# What a file may say that our output was led into.
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
 
 def main() -> int:
     """Run the command line and return its exit code."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # whoever started us has closed it
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - cheap
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal of few letters shows what it can
@@ -17,14 +24,24 @@ def main() -> int:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has enough of it. That is no failure, and nothing to complain of;
-        # nor may the interpreter, which flushes once more at its end.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        # Whoever read our output has enough of it. That is no failure, and nothing to complain of.
+        _write_no_more()
         code = 0
+    except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            raise
+        _write_no_more()
+        sys.stderr.write(f"bullpen: cannot write the output: {error.strerror}\n")
+        code = 1
     gc.freeze()  # nor is it worth looking for any at the end
     return code
+
+
+def _write_no_more() -> None:
+    """Let nobody complain of what is not written, nor the interpreter, which flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _run(arguments: list[str]) -> int:
