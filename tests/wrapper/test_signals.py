@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any, cast
@@ -73,21 +74,19 @@ async def test_a_terminal_that_is_gone_has_the_usual_size() -> None:
         terminal.close()
 
 
-async def test_where_no_descriptor_stands_for_a_process_its_start_is_looked_at(
+def test_where_no_descriptor_stands_for_a_process_its_start_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delattr(os, "pidfd_open", raising=False)
-    monkeypatch.setattr("sys.platform", "darwin")
-    program = await asyncio.create_subprocess_exec("sleep", "600")
-    try:
-        start = await asyncio.to_thread(start_of, program.pid) or ""
-        known = Instance(name="a", profile="dummy", pid=program.pid, start=start)
-        another = msgspec.structs.replace(known, start="Sun Nov 15 14:00:37 2020")
-        await asyncio.to_thread(reach._signal, another, signal.SIGKILL)
-        await asyncio.to_thread(reach._signal, known, signal.SIGTERM)
-        assert await asyncio.wait_for(program.wait(), 20) == -signal.SIGTERM
-        await asyncio.to_thread(reach._signal, known, signal.SIGTERM)  # it has ended
-    finally:
-        if program.returncode is None:
+    with subprocess.Popen(["sleep", "600"]) as program:
+        try:
+            monkeypatch.delattr(os, "pidfd_open", raising=False)
+            monkeypatch.setattr("sys.platform", "darwin")
+            start = start_of(program.pid) or ""
+            known = Instance(name="a", profile="dummy", pid=program.pid, start=start)
+            another = msgspec.structs.replace(known, start="Sun Nov 15 14:00:37 2020")
+            reach._signal(another, signal.SIGKILL)
+            reach._signal(known, signal.SIGTERM)
+            assert program.wait(20) == -signal.SIGTERM
+            reach._signal(known, signal.SIGTERM)  # it has ended
+        finally:
             program.kill()
-            await program.wait()
