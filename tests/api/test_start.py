@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bullpen.api import start
 from bullpen.api.client import Client
 from bullpen.api.errors import DaemonStartError, DaemonUnavailable, DirectoryError
 from bullpen.api.runtime import Paths, prepare
@@ -179,6 +180,37 @@ async def test_a_lock_whose_holder_never_answers_is_not_waited_for_without_end(
         await daemons.start(seconds=2.0)
     lock.release()
     assert len(daemons.started) == 1
+
+
+async def test_a_daemon_at_another_socket_that_has_the_state_is_named(
+    daemons: Daemons, prepared: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "ELSEWHERE_SECONDS", 0.3)
+    lock = InstanceLock(prepared.state_lock)
+    await asyncio.to_thread(lock.acquire)
+    with pytest.raises(DaemonStartError) as caught:
+        await daemons.start()
+    said = f"another daemon, pid {os.getpid()}, has the state in {prepared.state_directory} "
+    assert str(caught.value).startswith(said)
+    assert len(daemons.started) == 1  # that it is there need not be found out again and again
+    lock.release()
+
+
+async def test_a_daemon_at_another_socket_that_is_about_to_end_is_waited_for(
+    daemons: Daemons, prepared: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "ELSEWHERE_SECONDS", 20.0)
+    lock = InstanceLock(prepared.state_lock)
+    await asyncio.to_thread(lock.acquire)
+    starting = asyncio.create_task(daemons.start())
+
+    async def was_refused() -> bool:
+        return len(daemons.started) == 1 and not psutil.pid_exists(int(daemons.started[0][0]))
+
+    await eventually(was_refused)
+    lock.release()
+    await starting
+    assert len(daemons.started) == 2
 
 
 async def test_nobody_waits_for_a_daemon_that_is_dead_and_not_buried(

@@ -31,6 +31,7 @@ ALREADY_RUNNING = 3
 
 START_SECONDS = 10.0
 ANSWER_SECONDS = 2.0  # for a daemon that is there to say so
+ELSEWHERE_SECONDS = 3.0  # for a daemon at another socket to end, should it be about to
 FIRST_LOOK_SECONDS = 0.03  # nothing tells when somebody else's daemon answers: we have to look
 LONGEST_LOOK_SECONDS = 0.25
 TAIL_BYTES = 16_384
@@ -61,6 +62,7 @@ async def start_daemon(
     deadline, pause = loop.time() + timeout_seconds, FIRST_LOOK_SECONDS
     child: _Child | None = None
     was_refused = False  # another daemon had the lock: a living one is waited for
+    patient_until = deadline
     with _StartLock(paths.start_lock) as lock:
         while not await _answers(paths):
             if loop.time() > deadline:
@@ -70,8 +72,14 @@ async def start_daemon(
                 if not was_refused:
                     raise await _failed(paths, child)
                 child = None
-            is_due = child is None and not (was_refused and await _is_held(paths.lock))
-            if is_due and lock.take():
+            is_held = was_refused and await _is_held(paths.lock)
+            if was_refused and not is_held and await _is_held(paths.state_lock):
+                # It has our state, and listens elsewhere; unless it is just ending, for good.
+                is_held = True
+                patient_until = min(patient_until, loop.time() + ELSEWHERE_SECONDS)
+                if loop.time() > patient_until:
+                    raise await _elsewhere(paths)
+            if child is None and not is_held and lock.take():
                 # Whoever had the lock before us may have started one since we looked.
                 if await _answers(paths):
                     return
@@ -226,6 +234,15 @@ async def _late(paths: Paths, child: _Child | None, seconds: float) -> DaemonSta
     tail = await asyncio.to_thread(_tail, paths.log, child.log_size) if child is not None else []
     return DaemonStartError(
         f"the daemon{who} does not answer within {seconds:g} s", paths.log, tail
+    )
+
+
+async def _elsewhere(paths: Paths) -> DaemonStartError:
+    pid = await asyncio.to_thread(paths.state_lock.read_text, encoding="ascii")
+    return DaemonStartError(
+        f"another daemon, pid {pid.strip()}, has the state in {paths.state_directory} and listens "
+        "at another socket: end it, or set BULLPEN_HOME to have one apart from it",
+        paths.log,
     )
 
 

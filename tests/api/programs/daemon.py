@@ -1,6 +1,6 @@
 """A daemon that a test starts: `daemon.py SOCKET WITNESS [die|kill|late|mute]`.
 
-It notes its pid in WITNESS, takes the lock beside the socket, and serves until it is told to end.
+It notes its pid in WITNESS, takes the locks of a daemon, and serves until it is told to end.
 """
 
 import asyncio
@@ -34,8 +34,9 @@ def main() -> int:
         raise SystemExit("I cannot go on")
     if manner == ["kill"]:
         os.abort()
+    paths = Paths.resolve(socket=socket)
     try:
-        with InstanceLock(Paths.resolve(socket=socket).lock):
+        with InstanceLock(paths.lock), InstanceLock(paths.state_lock):
             if manner:
                 sys.stdout.write("working on it\n")
                 sys.stdout.flush()
