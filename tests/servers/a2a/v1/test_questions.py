@@ -180,6 +180,34 @@ async def test_only_what_was_asked_is_answered_and_only_with_what_can_be() -> No
         assert there.agent.answers == []
 
 
+@pytest.mark.requirement("a2a:approval", "pitfall:8")
+async def test_an_answer_that_is_sent_again_answers_nothing_else() -> None:
+    async with house(provider=Provider.CLAUDE) as (there, guest):
+        task, typed = await dialog_opened(there, guest)
+        there.caller = TOOL
+        message = text_message("yes", taskId=task["id"])
+        asked = {"message": message, "configuration": {"returnImmediately": True}}
+        there.agent.outcome = "not_understood"
+        assert await guest.refusal("SendMessage", asked) == -32602
+        there.agent.outcome = "answered"
+        for _ in range(2):
+            assert (await guest.ask("SendMessage", asked))["task"]["id"] == task["id"]
+        await there.agent.tell(Activity.WAITING_APPROVAL, dialog=OTHER)
+        await until(lambda: _asks(there, task["id"], OTHER), 20.0)
+        again = (await guest.ask("SendMessage", asked))["task"]
+        assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert [each.dialog_id for each in there.agent.answers] == ["d-1"]
+        await there.agent.answer(typed, "it is clean")
+        await until(lambda: _is_over(there, task["id"]), 20.0)
+        over = (await guest.ask("SendMessage", asked))["task"]
+        assert over["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert there.agent.typed.empty()
+
+
+async def _is_over(there: House, task_id: str) -> bool:
+    return (await there.room.task(task_id)).state.is_over
+
+
 async def _asks(there: House, task_id: str, dialog: Dialog) -> bool:
     return (await there.room.task(task_id)).dialog == dialog
 

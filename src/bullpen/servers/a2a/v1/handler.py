@@ -31,6 +31,7 @@ from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task, TaskState
 from bullpen.servers.a2a.room import ANONYMOUS, Caller, Room, Scope
 from bullpen.servers.a2a.v1 import mapping
+from bullpen.servers.a2a.v1.answered import Answered
 from bullpen.servers.a2a.v1.card import extended_card_of
 from bullpen.servers.a2a.v1.errors import translated
 from bullpen.servers.a2a.v1.following import Followers, settled
@@ -65,6 +66,7 @@ class Handler(RequestHandler):
         self._agent = agent
         self._push = push or room.part(Push)
         self._followers = Followers(room)
+        self._answered = Answered()
         self._rules: tuple[float, Rules] | None = None
 
     async def contact(self) -> Contact:
@@ -145,10 +147,13 @@ class Handler(RequestHandler):
         if turns:
             if rules.is_idempotent and (again := _sent_before(turns, kept)) is not None:
                 return turns[:again], turns[again]
+            if rules.is_idempotent and self._answered.knows(turns[0].id, kept.message_id):
+                return turns[:-1], turns[-1]
             self._check_follow_up(turns, kept)
             kept = msgspec.structs.replace(kept, context_id=mapping.context_of(turns[0]))
             if turns[-1].state is TaskState.INPUT_REQUIRED and not mapping.is_question(turns[-1]):
-                await self._room.answer(caller, self._agent, text, _dialog(turns[-1], kept))
+                with self._answered.once(turns[0].id, kept.message_id):
+                    await self._room.answer(caller, self._agent, text, _dialog(turns[-1], kept))
                 await self._tell_of([], turns[0], params.configuration, context)
                 return turns[:-1], await self._room.task(turns[-1].id)
         answers = {ANSWERS: turns[-1].id} if turns and mapping.is_question(turns[-1]) else {}
