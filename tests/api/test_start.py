@@ -204,10 +204,10 @@ async def test_a_daemon_at_another_socket_that_is_about_to_end_is_waited_for(
     await asyncio.to_thread(lock.acquire)
     starting = asyncio.create_task(daemons.start())
 
-    async def was_refused() -> bool:
+    def was_refused() -> bool:
         return len(daemons.started) == 1 and not psutil.pid_exists(int(daemons.started[0][0]))
 
-    await eventually(was_refused)
+    await eventually(lambda: asyncio.to_thread(was_refused))
     lock.release()
     await starting
     assert len(daemons.started) == 2
