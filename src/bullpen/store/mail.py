@@ -99,9 +99,7 @@ class MailRows:
 
     def find_beginning(self, beginning: str, limit: int) -> Sequence[str]:
         """Return the ids that begin so."""
-        query = (
-            "SELECT message_id FROM message_v1 WHERE message_id >= ?1 AND message_id < ?2 LIMIT ?3"
-        )
+        query = "SELECT message_id FROM message_v1 WHERE message_id >= ? AND message_id < ? LIMIT ?"
         return [
             each for (each,) in self._execute(query, (beginning, f"{beginning}\U0010ffff", limit))
         ]
@@ -240,8 +238,8 @@ class MailRows:
     ) -> Sequence[Delivery]:
         """Return what is in one of some states, of one agent or of all."""
         names = ", ".join(f"'{each.value}'" for each in states)
-        condition = f"WHERE d.state IN ({names}) AND (?1 IS NULL OR d.recipient = ?1)"
-        return self._select(f"{condition} ORDER BY d.number LIMIT ?2", recipient, limit)
+        condition = f"WHERE d.state IN ({names}) AND (? IS NULL OR d.recipient = ?)"
+        return self._select(f"{condition} ORDER BY d.number LIMIT ?", recipient, recipient, limit)
 
     def tasks(self, wanted: TaskQuery, limit: int) -> Sequence[Delivery]:
         """Return what asked for an answer, the newest first."""
