@@ -89,6 +89,53 @@ def test_a_placeholder_is_faint_or_known_and_the_cursor_stands_before_it(
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "is_visible", "state"),
+    [
+        ("> \x1b[2mWhatever it says\x1b[0m", False, "empty"),
+        ("> \x1b[1mWhatever it says\x1b[0m", False, "draft"),
+        ("> \x1b[1mTry this\x1b[0m", False, "empty"),
+        ("> \x1b[2mWhatever it says\x1b[0m", True, "draft"),
+    ],
+)
+def test_a_hidden_cursor_outside_the_box_tells_nothing_of_what_was_typed(
+    line: str, is_visible: bool, state: str
+) -> None:
+    """A program may put its cursor aside while its pane has no focus."""
+    screen = f"--------------------\n{line}\n--------------------\nfooter"
+    assert verdict(screen, cursor=Cursor(0, 3, is_visible)).prompt == state
+
+
+FRAMELESS = """
+provider = "codex"
+
+[[prompts]]
+mark = '^> '
+inside = '^ {2}'
+never_below = '^\\* |^\\s*Press enter'
+needs_cursor = true
+shows_cursor = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("screen", "cursor", "state"),
+    [
+        ("> one\n\n  Press enter\n\n  status", Cursor(13, 2), "draft"),
+        ("> one\n  Press enter\n\n  last\n\n  status", Cursor(6, 3), "draft"),
+        ("> one\n\n  Press enter", Cursor(0, 0), "absent"),
+        ("> one\n\n  Press enter", Cursor(13, 2, is_visible=False), "absent"),
+        ("> one\n\n* said\n  more", Cursor(6, 3), "absent"),
+        ("> one\n\n  status", Cursor(5, 0, is_visible=False), "unfocused"),
+    ],
+)
+def test_a_draft_reaches_down_to_the_cursor_whatever_its_lines_say(
+    screen: str, cursor: Cursor, state: str
+) -> None:
+    frameless = parse_rules(FRAMELESS + IDLE, file="test.toml")
+    assert decide(read_screen(screen, cursor=cursor), frameless).prompt == state
+
+
 def test_the_lowest_box_is_the_prompt() -> None:
     rule = "-" * 20
     assert verdict(f"{rule}\n> old\n{rule}\nsaid\n{rule}\n>\n{rule}").prompt == "empty"

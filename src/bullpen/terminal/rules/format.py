@@ -172,6 +172,8 @@ class PromptShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=
     """Texts that are shown in an empty box."""
     needs_cursor: bool = False
     """The cursor stands in the box whenever the box is what the keyboard talks to."""
+    shows_cursor: bool = False
+    """The cursor is visible then, too. Not every program leaves it so when its pane loses focus."""
     at_cursor: bool = False
     """There is no box: the prompt is the line of the cursor, below a line that matches `above`."""
 

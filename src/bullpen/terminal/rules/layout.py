@@ -17,7 +17,7 @@ from bullpen.terminal.rules.format import (
     compile_pattern,
     compile_regex,
 )
-from bullpen.terminal.rules.screen import FAINT, Screen, width_of
+from bullpen.terminal.rules.screen import FAINT, Cursor, Screen, width_of
 
 __all__ = ["Layout", "Prompt", "Region"]
 
@@ -160,12 +160,21 @@ def _find_prompt(screen: Screen, shape: PromptShape) -> Prompt | None:
         line = screen.lines[row]
         if lowest.search(line) and (found := _box_at(screen, shape, row)):
             return found
-        if never_below and never_below.search(line):
+        if never_below and never_below.search(line) and not _may_be_typed(screen, shape, row):
             return None
         shown_below += bool(line.strip())
         if shown_below > shape.lines_below:
             return None
     return None
+
+
+def _may_be_typed(screen: Screen, shape: PromptShape, row: int) -> bool:
+    """Whether a line may belong to a draft: a cursor that stands in the box is below it."""
+    cursor = screen.cursor
+    if not shape.needs_cursor or cursor is None or not cursor.is_visible or row > cursor.y:
+        return False
+    line = screen.lines[row]
+    return not line.strip() or shape.regex("inside").search(line) is not None
 
 
 def _line_prompt(screen: Screen, shape: PromptShape) -> Prompt | None:
@@ -183,7 +192,8 @@ def _box_at(screen: Screen, shape: PromptShape, row: int) -> Prompt | None:
     """The box whose lowest line, or whose only frame, is at this row."""
     lines = screen.lines
     if not shape.below:
-        bottom = next((r for r in range(row, screen.end) if not lines[r].strip()), screen.end)
+        last = _last_typed(screen, shape, row)
+        bottom = next((r for r in range(last, screen.end) if not lines[r].strip()), screen.end)
         return _read_prompt(screen, shape, row, row, bottom, bottom)
     top = row
     if shape.above:
@@ -201,6 +211,18 @@ def _box_at(screen: Screen, shape: PromptShape, row: int) -> Prompt | None:
             return None
         frame_top = top
     return _read_prompt(screen, shape, frame_top, top, row, row + 1)
+
+
+def _last_typed(screen: Screen, shape: PromptShape, top: int) -> int:
+    """The row of a box without a frame from which on a blank line ends it.
+
+    A draft may have blank lines of its own; the cursor is below those.
+    """
+    cursor = screen.cursor
+    if cursor is None or not top < cursor.y < screen.end:
+        return top
+    is_draft = all(_may_be_typed(screen, shape, row) for row in range(top + 1, cursor.y + 1))
+    return cursor.y if is_draft else top
 
 
 def _read_prompt(
@@ -244,17 +266,24 @@ def _state(
     cursor = screen.cursor
     if shape.needs_cursor and cursor and not top <= cursor.y < top + len(box):
         return "unfocused"
+    if shape.shows_cursor and cursor and not cursor.is_visible:
+        return "unfocused"
     if shape.shell and any(map(shape.regex("shell").search, box)):
         return "shell"
-    return "empty" if not typed or _is_placeholder(screen, shape, typed) else "draft"
+    if cursor and not cursor.is_visible and not top <= cursor.y < top + len(box):
+        cursor = None  # put aside while the pane has no focus, it tells nothing of what was typed
+    is_empty = not typed or _is_placeholder(screen, shape, typed, cursor)
+    return "empty" if is_empty else "draft"
 
 
-def _is_placeholder(screen: Screen, shape: PromptShape, typed: list[tuple[int, int, str]]) -> bool:
+def _is_placeholder(
+    screen: Screen, shape: PromptShape, typed: list[tuple[int, int, str]], cursor: Cursor | None
+) -> bool:
     """Whether the text in the box is the program's own. In doubt somebody typed it."""
     row, column, _ = typed[0]
-    if screen.cursor:
+    if cursor:
         start = width_of(screen.lines[row][:column])
-        if screen.cursor.y != row or screen.cursor.x > start:
+        if cursor.y != row or cursor.x > start:
             return False
     if screen.has_tones and all(
         screen.tone(row, column + offset) == FAINT
