@@ -95,6 +95,39 @@ def test_a_plugin_of_somebody_else_is_left_alone(home: Path) -> None:
     assert path.read_text() == "export const Theirs = 1\n"
 
 
+@every_program
+@pytest.mark.parametrize("scope", Scope)
+def test_no_directory_that_we_made_is_left(
+    program: HookedProgram, scope: Scope, home: Path
+) -> None:
+    project = home / "project"
+    project.mkdir()
+    before = sorted(home.rglob("*"))
+    for _ in range(2):  # also if the second finds it all as it should be
+        install(program.provider, scope=scope, project=project)
+    uninstall(program.provider, scope=scope, project=project)
+    assert sorted(home.rglob("*")) == before
+
+
+def test_a_link_to_nothing_is_left_as_it_was(home: Path) -> None:
+    link = home / ".claude/settings.json"
+    link.parent.mkdir()
+    link.symlink_to("../dotfiles/claude/settings.json")
+    before = sorted(home.rglob("*"))
+    install(Provider.CLAUDE)
+    assert link.exists()
+    uninstall(Provider.CLAUDE)
+    assert sorted(home.rglob("*")) == before
+    assert link.is_symlink()
+
+
+def test_of_the_directories_we_made_those_stay_that_are_used(home: Path) -> None:
+    install(Provider.OPENCODE)
+    write(home / ".config/opencode/theirs", "")
+    uninstall(Provider.OPENCODE)
+    assert [each.name for each in (home / ".config/opencode").iterdir()] == ["theirs"]
+
+
 def test_a_directory_that_was_there_or_is_used_stays(home: Path) -> None:
     (home / ".codex").mkdir()
     install(Provider.CODEX)

@@ -71,8 +71,8 @@ def replace(path: Path, text: str, *, before: str | None) -> None:
         raise
 
 
-def remove(path: Path, *, before: str, with_directory: bool = False) -> None:
-    """Remove a file that was ours alone, and its directory if that was made for it.
+def remove(path: Path, *, before: str, directories: int = 0) -> None:
+    """Remove a file that was ours alone, and as many directories as were made for it.
 
     Raises:
         SettingsError: somebody has changed it meanwhile, or it cannot be removed.
@@ -84,9 +84,9 @@ def remove(path: Path, *, before: str, with_directory: bool = False) -> None:
         target.unlink()
     except OSError as error:
         raise SettingsError(path, error.strerror or str(error)) from error
-    if with_directory:
-        with contextlib.suppress(OSError):  # somebody has put something there
-            target.parent.rmdir()
+    with contextlib.suppress(OSError):  # somebody has put something there
+        for directory in target.parents[:directories]:
+            directory.rmdir()
 
 
 def _take_after(descriptor: int, target: Path) -> None:

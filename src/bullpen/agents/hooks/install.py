@@ -122,7 +122,7 @@ def uninstall(
                 text, flags = plugin.take_out(text)
             else:
                 text, flags = merge.take_out(text, site.program)
-    return site.finish(text, dry_run=dry_run, with_directory=merge.NEW_DIRECTORY in flags)
+    return site.finish(text, dry_run=dry_run, flags=flags)
 
 
 def is_present(provider: Provider, environment: Mapping[str, str] | None = None) -> bool:
@@ -180,10 +180,10 @@ class _Site(msgspec.Struct, frozen=True):
         return cls(program, scope, SettingsFile.find(path), runner or default_runner())
 
     def finish(
-        self, text: str | None, *, dry_run: bool, with_directory: bool = False
+        self, text: str | None, *, dry_run: bool, flags: frozenset[str] = frozenset()
     ) -> HookOutcome:
         """Write what the text has become, and say what that was."""
-        has_changed = self.file.write(text, dry_run=dry_run, with_directory=with_directory)
+        has_changed = self.file.write(text, dry_run=dry_run, flags=flags)
         return self.outcome(text, has_changed=has_changed)
 
     def outcome(self, text: str | None, *, has_changed: bool = False) -> HookOutcome:

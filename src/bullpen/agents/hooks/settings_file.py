@@ -1,5 +1,8 @@
 """A program's settings as they were found, and what is made of them: all of it or nothing."""
 
+import itertools
+import os
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -8,6 +11,8 @@ from bullpen.agents.hooks import files
 from bullpen.agents.hooks.merge import NEW_DIRECTORY, NEW_FILE
 
 __all__ = ["SettingsFile"]
+
+_ABOVE = "-above"  # for each directory more that had to be made
 
 
 class SettingsFile(msgspec.Struct, frozen=True):
@@ -35,12 +40,19 @@ class SettingsFile(msgspec.Struct, frozen=True):
         """Return what the first entry of ours has to note about where it is put."""
         if self.whole is not None:
             return frozenset()
-        if self.path.parent.exists():
+        above = Path(os.path.realpath(self.path)).parents
+        missing = sum(1 for _ in itertools.takewhile(lambda each: not each.exists(), above))
+        if not missing:
             return frozenset({NEW_FILE})
-        return frozenset({NEW_FILE, NEW_DIRECTORY})
+        return frozenset({NEW_FILE, NEW_DIRECTORY + _ABOVE * (missing - 1)})
 
-    def write(self, text: str | None, *, dry_run: bool, with_directory: bool = False) -> bool:
+    def write(
+        self, text: str | None, *, dry_run: bool, flags: Collection[str] = frozenset()
+    ) -> bool:
         """Write what the text has become, or nothing but look; return whether it is another.
+
+        A file that becomes nothing is removed, and so are the directories that were made for it,
+        as its flags tell.
 
         Raises:
             SettingsError: it cannot be written, or somebody else has changed it meanwhile.
@@ -53,7 +65,13 @@ class SettingsFile(msgspec.Struct, frozen=True):
             return True
         if new is None:
             assert self.whole is not None  # it became nothing, so it was something
-            files.remove(self.path, before=self.whole, with_directory=with_directory)
+            files.remove(self.path, before=self.whole, directories=_directories(flags))
         else:
             files.replace(self.path, new, before=self.whole)
         return True
+
+
+def _directories(flags: Collection[str]) -> int:
+    """Return how many directories were made for a file."""
+    made = [1 + flag.count(_ABOVE) for flag in flags if flag.startswith(NEW_DIRECTORY)]
+    return max(made, default=0)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bullpen.agents.hooks.errors import MalformedDocumentError, SettingsError, UnsupportedError
 from bullpen.agents.hooks.install import HookOutcome, Scope, difference
-from bullpen.agents.hooks.merge import NEW_DIRECTORY, EventState
+from bullpen.agents.hooks.merge import EventState
 from bullpen.agents.hooks.settings_file import SettingsFile
 from bullpen.agents.launch.ours import SERVER
 from bullpen.agents.mcp_install.programs import PROGRAMS, McpProgram
@@ -75,7 +75,7 @@ def uninstall(
     if text is not None:
         with site.errors():
             text, flags = site.kind.take_out(text, site.program)
-    return site.finish(text, dry_run=dry_run, with_directory=NEW_DIRECTORY in flags)
+    return site.finish(text, dry_run=dry_run, flags=flags)
 
 
 def is_present(provider: Provider, environment: Mapping[str, str] | None = None) -> bool:
@@ -113,9 +113,9 @@ class _Site:
         return TomlSettings if self.program.is_toml else JsonSettings
 
     def finish(
-        self, text: str | None, *, dry_run: bool, with_directory: bool = False
+        self, text: str | None, *, dry_run: bool, flags: frozenset[str] = frozenset()
     ) -> HookOutcome:
-        has_changed = self.file.write(text, dry_run=dry_run, with_directory=with_directory)
+        has_changed = self.file.write(text, dry_run=dry_run, flags=flags)
         return self.outcome(text, has_changed=has_changed)
 
     def outcome(self, text: str | None, *, has_changed: bool = False) -> HookOutcome:
