@@ -78,7 +78,9 @@ def route(room: Room, operation: Operation, answer: Answer) -> Route:
 def _require(caller: Caller, scope: Scope) -> None:
     """See that the caller may; who showed nothing is told that something is to be shown."""
     if caller == ANONYMOUS and scope not in caller.scopes:
-        raise Refused(401, f"a token with the scope {scope} is needed", www_authenticate="Bearer")
+        how = f"bullpen a2a token add NAME --scope {scope}"
+        words = f"a token with the scope {scope} is needed: {how}"
+        raise Refused(401, words, www_authenticate="Bearer")
     caller.require(scope)
 
 
