@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from tests.daemon.harness import Peer, until
 # when it has ended, the shell is what remains, as with anybody's own.
 IN_PANE = 'env -i {variables} TMUX="$TMUX" TMUX_PANE="$TMUX_PANE" {command}; exec sh'
 SECONDS = 60.0
+ATTEMPTS = 5
+AGAIN_SECONDS = 6.0  # until the screen has been looked at twice, and more
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +87,15 @@ class Life:
     async def shows(self, activity: str) -> None:
         """Wait until the screen shows it too: a program asks before its dialog is drawn."""
 
-        async def is_shown() -> Any:
-            told = await self._peer.ask("explain", subject=self._pane)
-            [screen] = [each for each in told["claims"] if each["source_kind"] == "poller"]
-            return screen["activity"] == activity
+        async def is_shown() -> bool:
+            return await self._shown() == activity
 
         await until(is_shown, SECONDS)
+
+    async def _shown(self) -> str:
+        told = await self._peer.ask("explain", subject=self._pane)
+        [screen] = [each for each in told["claims"] if each["source_kind"] == "poller"]
+        return str(screen["activity"])
 
     async def _explanation(self) -> str:
         try:
@@ -119,6 +124,18 @@ class Life:
             await self._tmux.run("send-keys", "-t", self._pane, key)
             await asyncio.sleep(0.2)
 
+    async def interrupt(self) -> None:
+        """Interrupt a turn; two keys that belong together may be taken for one and another."""
+
+        async def is_at_rest() -> bool:
+            return await self._shown() != "running"
+
+        for _ in range(ATTEMPTS):
+            await self.press(*self.habits.interrupt)
+            with suppress(TimeoutError):
+                await until(is_at_rest, AGAIN_SECONDS)
+                return
+
     async def live(self) -> list[dict[str, Any]]:
         """Live through every state; return how each was told."""
         habits = self.habits
@@ -140,7 +157,7 @@ class Life:
         await self.submit("<<say begun | wait never | say ended>>")
         seen.append(await self.reaches("running"))
         await self._tmux.wait_for(self._pane, "begun")
-        await self.press(*habits.interrupt)
+        await self.interrupt()
         seen.append(await self.reaches("idle"))
         await self.submit("<<prewait fourth | err 400 broken>>")
         seen.append(await self.reaches("running"))

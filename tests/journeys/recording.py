@@ -160,7 +160,7 @@ async def live(life: Recorded, recorder: Recorder) -> None:
     # A turn that is interrupted.
     await life.submit("<<say begun | wait never | say ended>>")
     await recorder.running("never")
-    await life.press(*habits.interrupt)
+    await life.interrupt()
     await recorder.idle()
     if provider == "claude":  # a new session in the same process
         await life.submit("/clear")
