@@ -1,13 +1,15 @@
 """`@name message` typed in a wrapped program's terminal is sent, and the terminal never waits."""
 
 import asyncio
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bullpen.agents.profile import Profile
 from bullpen.terminal.emulators import open_emulator
+from bullpen.wrapper.addressing import SHOWN_SECONDS
 from tests.wrapper.rooms import Glass, dummy, read, room, tui
 
 
@@ -108,3 +110,24 @@ async def test_over_a_painted_screen_a_notice_stands_on_the_last_row(home: Path)
         assert after[: len(before) - 1] == before[:-1]  # and nothing else is different
         await daemon.until_ready()
         assert (await daemon.answer_to("hello")).text == "You said: hello"
+
+
+@pytest.mark.requirement("S-54")
+@pytest.mark.parametrize("program", [dummy, tui], ids=["lines", "screen"])
+async def test_after_what_was_rubbed_out_an_address_is_one_as_soon_as_that_is_shown(
+    home: Path, program: Callable[[], Profile]
+) -> None:
+    async with room(home) as place, place.wrapped(program()) as glass:
+        daemon = place.daemon
+        daemon.contacts = ["codex"]
+        await daemon.until_ready()
+        await glass.type("well")
+        await daemon.until(lambda: daemon.states[-1].prompt != "empty")
+        await glass.type("\x7f" * 4)
+        await daemon.until_ready()
+        await asyncio.sleep(2 * SHOWN_SECONDS)  # nothing tells that somebody has stopped typing
+        await glass.type("@codex hello")
+        await daemon.until(lambda: daemon.states[-1].prompt != "empty")
+        await glass.type("\r")
+        await daemon.until(lambda: bool(daemon.sent))
+        assert (daemon.sent[0].to, daemon.sent[0].content) == ("codex", "hello")

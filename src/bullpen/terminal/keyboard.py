@@ -112,6 +112,11 @@ class Keyboard:
         """What stands on the line, if it may become an address."""
         return None if self._line is None else "".join(self._line)
 
+    def forget_line(self) -> None:
+        """Learn that nothing is left on a line that is not known: a new one may begin."""
+        if self._line is None and not self._is_pasting and self._sequence is None:
+            self._begin()
+
     def feed(
         self, data: bytes, *, is_fresh: bool = True, is_by_line: bool = False
     ) -> list[Passed | Address]:

@@ -35,6 +35,7 @@ __all__ = ["Addressing"]
 logger = logging.getLogger("bullpen.wrapper")
 
 SETTLE_SECONDS = 0.05  # after which a lone ESC was the key of that name
+SHOWN_SECONDS = 0.5  # after a key; what it does to the line is shown by then
 CONTACTS_SECONDS = 30.0  # between two looks at who there is, if nobody begins an address
 SEND_SECONDS = 10.0
 RESPONSE_SECONDS = 60.0
@@ -60,6 +61,7 @@ class Addressing:
         self._elsewhere: frozenset[str] = frozenset()
         self._keyboard = Keyboard(self._knows)
         self._settling: asyncio.TimerHandle | None = None
+        self._typed_at = 0.0
         self._wanted = Pulse()
         self._sending: set[asyncio.Task[None]] = set()
         self.name = name
@@ -81,10 +83,12 @@ class Addressing:
         self._settling = asyncio.get_running_loop().call_later(
             SETTLE_SECONDS, self._keyboard.settle
         )
+        is_fresh = self._is_fresh()
+        if is_fresh and self._is_shown():
+            self._keyboard.forget_line()
+        self._typed_at = asyncio.get_running_loop().time()
         had_line = bool(self._keyboard.line)
-        for typed in self._keyboard.feed(
-            data, is_fresh=self._is_fresh(), is_by_line=self._is_by_line()
-        ):
+        for typed in self._keyboard.feed(data, is_fresh=is_fresh, is_by_line=self._is_by_line()):
             if isinstance(typed, Address):
                 await self._watch.terminal.write(typed.clear)
                 self._send_soon(typed)
@@ -130,6 +134,15 @@ class Addressing:
     def _is_fresh(self) -> bool:
         reading = self._watch.reading
         return reading.prompt == "empty" and not self._watch.is_dialog
+
+    def _is_shown(self) -> bool:
+        """Whether the terminal shows what came of the keys typed so far.
+
+        Then an empty prompt is empty: what was typed there was rubbed out, or was no text, such as
+        an answer to a dialog.
+        """
+        now = asyncio.get_running_loop().time()
+        return self._typed_at < min(self._watch.terminal.last_output, now - SHOWN_SECONDS)
 
     def _is_by_line(self) -> bool:
         process = self._watch.terminal.process

@@ -260,3 +260,16 @@ def test_bytes_without_an_address_pass_exactly(keys: bytes) -> None:
 def test_nothing_inside_a_paste_is_an_address(inside: bytes) -> None:
     keys = b"\x1b[200~@x hi\r" + inside + b"@x hi\r"
     assert typed(keys) == (keys, [])
+
+
+@pytest.mark.requirement("S-54")
+def test_a_line_that_is_not_known_ends_when_it_is_known_to_be_empty() -> None:
+    keyboard = Keyboard()
+    keyboard.feed(b"well\x7f\x7f\x7f\x7f")
+    keyboard.forget_line()
+    keyboard.feed(b"@codex ")
+    keyboard.forget_line()  # a line that is known is not forgotten
+    assert keyboard.feed(b"hi\r") == [Passed(b"hi"), Address("codex", "hi")]
+    keyboard.feed(b"\x1b[200~pasted")
+    keyboard.forget_line()
+    assert keyboard.feed(b"@codex hi\r") == [Passed(b"@codex hi\r")]
