@@ -12,6 +12,7 @@ import pytest
 from bullpen.servers.a2a import http
 from bullpen.servers.a2a.room import Room
 from bullpen.servers.a2a.v1 import following
+from bullpen.testing.a2a_agent import FakeA2AAgent
 from tests.daemon.harness import until
 from tests.daemon.wrapping import ScriptedWrapper, wrapped
 from tests.servers.a2a.house import SECONDS, House, Web, linux_only, served
@@ -156,10 +157,24 @@ async def test_everybody_is_told_when_the_agent_dies_in_the_middle_of_a_task(
         assert (await house.web.get("/agents")).status == 200
 
 
-async def test_everybody_is_told_when_the_daemon_ends(home: Path) -> None:
-    async with house_with_agent() as (house, agent, web):
+async def test_everybody_is_told_when_the_daemon_ends(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    quiet = FakeA2AAgent("seed", is_automatic=False)
+    async with quiet as theirs, house_with_agent() as (house, agent, web):
         task_id, _ = await begin(web, agent)
         streams = [await follow(house, each, task_id) for each in DIALECTS]
+        await house.peer.ask("external.discover", url=theirs.url, alias="echo")
+        path, wanted = "/external/agents/echo/send", {"message": "hi", "wait_for_completion": True}
+        waiting = asyncio.create_task(web.post(path, wanted))
+
+        async def has_it() -> bool:
+            return bool(theirs.sent)
+
+        await until(has_it, SECONDS)
     for stream in streams:
         assert "error" in await stream.rest(), stream.data
         stream.writer.close()
+    answer = await waiting
+    assert (answer.status, "ending" in answer.body["detail"]) == (503, True)
+    assert "Traceback" not in caplog.text

@@ -21,7 +21,16 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from bullpen.servers.a2a.security import CONNECTED, App, Connected, Receive, Scope, Send, Tables
+from bullpen.servers.a2a.security import (
+    CONNECTED,
+    App,
+    Connected,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    Tables,
+)
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGIApplication
@@ -113,9 +122,11 @@ class _Probing:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         probing: asyncio.Task[None] | None = None
+        has_begun = False
 
         async def told(message: MutableMapping[str, Any]) -> None:
-            nonlocal probing
+            nonlocal probing, has_begun
+            has_begun = True
             if message["type"] == "http.response.start" and _is_stream(message):
                 probing = asyncio.create_task(_probe(scope["state"][HALF_CLOSED], send))
             elif probing is not None and not message.get("more_body", False):
@@ -124,6 +135,10 @@ class _Probing:
 
         try:
             await self._app(scope, receive, told)
+        except asyncio.CancelledError:  # by us, who end
+            if has_begun:
+                raise
+            await Refused(503, "the daemon is ending; try again later").send(send)
         finally:
             if probing is not None:
                 probing.cancel()
