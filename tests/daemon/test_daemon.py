@@ -247,6 +247,43 @@ async def test_anybodys_own_agent_can_report(tmux: PrivateTmux) -> None:
 # ------------------------------------------------------------------------------- what is refused
 
 
+@pytest.mark.requirement("ERR-1")
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "\x1b[31m"])
+async def test_an_agent_that_reports_needs_a_name(name: str) -> None:
+    async with running_daemon() as (peer, _):
+        with pytest.raises(RefusedError) as caught:
+            await peer.ask("report", name=name, activity="running")
+        assert caught.value.reason == "invalid_source_event"
+        assert await peer.agents() == {}
+
+
+@pytest.mark.requirement("ERR-1")
+@pytest.mark.parametrize("at", [1e30, -1e30, 1e12])
+async def test_a_hook_at_no_time_there_is_is_refused(at: float) -> None:
+    hook = {"hook_event_name": "Stop", "session_id": "s1", "cwd": "/"}
+    async with running_daemon() as (peer, _):
+        with pytest.raises(RefusedError) as caught:
+            await peer.ask("hook.report", provider="claude", payload=hook, at=at)
+        assert caught.value.reason == "invalid_source_event"
+
+
+async def test_a_process_is_none_that_stands_for_many() -> None:
+    async with running_daemon() as (peer, _):
+        await peer.ask("report", name="builder", activity="running", pid=-1)
+        assert (await peer.agents())["builder"]["pid"] == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "param"), [("explain", "subject"), ("ack_alert", "alert_id"), ("wait", "agent")]
+)
+async def test_what_is_answered_does_not_grow_with_what_was_said(method: str, param: str) -> None:
+    more = {"until": ["idle"]} if method == "wait" else {}
+    async with running_daemon() as (peer, _):
+        with pytest.raises(RefusedError) as caught:
+            await peer.ask(method, **{param: "x" * 1_000_000}, **more)
+        assert len(str(caught.value)) < 200
+
+
 async def refusal(peer: Peer, *events: dict[str, Any], kind: str = "") -> str:
     with pytest.raises(RefusedError) as caught:
         await peer.ingest(*events, kind=kind)

@@ -12,9 +12,11 @@ from bullpen.model.reasons import Reason
 from bullpen.model.states import Activity
 from bullpen.model.views import AgentState, PaneState
 
-__all__ = ["UNTIL", "check_until", "find_agent", "find_pane", "holds", "not_found"]
+__all__ = ["UNTIL", "brief", "check_until", "find_agent", "find_pane", "holds", "not_found"]
 
 T = TypeVar("T")
+
+LONGEST_SAID = 100
 
 UNTIL = frozenset([*(each.value for each in Activity), "waiting", "done", "ready", "gone"])
 """What can be waited for: an activity, or one of four words that stand for several."""
@@ -76,9 +78,14 @@ def check_until(until: Sequence[str]) -> None:
         raise RpcError(INVALID_PARAMS, f"Invalid params: until is to be some of {words}")
 
 
+def brief(said: str) -> str:
+    """Return what somebody has said for a message to them, which is not to grow with it."""
+    return repr(said if len(said) <= LONGEST_SAID else f"{said[:LONGEST_SAID]}…")
+
+
 def not_found(subject: str) -> ApiError:
     """Return the error for somebody who is not there."""
-    return ApiError(Reason.AGENT_NOT_FOUND, f"there is no agent or pane {subject!r}")
+    return ApiError(Reason.AGENT_NOT_FOUND, f"there is no agent or pane {brief(subject)}")
 
 
 def _is_meant(agent: AgentState, subject: str) -> bool:
@@ -103,6 +110,8 @@ def _is_pane(pane: PaneInstanceId, subject: str) -> bool:
 def _only(found: Sequence[T], subject: str, names: Sequence[str]) -> T | None:
     if len(found) > 1:
         raise ApiError(
-            Reason.AGENT_AMBIGUOUS, f"{subject!r} could be any of {', '.join(names)}", names=names
+            Reason.AGENT_AMBIGUOUS,
+            f"{brief(subject)} could be any of {', '.join(names)}",
+            names=names,
         )
     return found[0] if found else None

@@ -13,7 +13,7 @@ import msgspec
 
 from bullpen.api import methods
 from bullpen.api.errors import ApiError
-from bullpen.api.lookup import check_until, find_agent, find_pane, holds, not_found
+from bullpen.api.lookup import brief, check_until, find_agent, find_pane, holds, not_found
 from bullpen.api.subscribers import Subscribers
 from bullpen.connection import Builder, Connection, Context, TypedRequest
 from bullpen.daemon.alarms import Alarms
@@ -160,7 +160,7 @@ class Service:
     def _acknowledge(self, request: methods.AckAlert, _: Context) -> Alert:
         alert = self._alarms.acknowledge(request.alert_id)
         if alert is None:
-            raise ApiError(Reason.ALERT_NOT_FOUND, f"there is no alert {request.alert_id!r}")
+            raise ApiError(Reason.ALERT_NOT_FOUND, f"there is no alert {brief(request.alert_id)}")
         self.tell_summary()
         return alert
 
@@ -260,7 +260,7 @@ class Service:
 
     async def _hook(self, request: methods.HookReport, _: Context) -> bool:
         origin = _origin(request)
-        at = datetime.fromtimestamp(request.at, UTC) if request.at else self._now()
+        at = _time(request.at) if request.at else self._now()
         kind = HOOK_SOURCES.get(request.provider)
         if kind is None:
             raise ApiError(
@@ -275,6 +275,10 @@ class Service:
         return await self._reach.ask(request, _origin(request))
 
     def _report(self, request: methods.Report, _: Context) -> methods.IngestReply:
+        if not request.name.strip() or not request.name.isprintable():
+            raise ApiError(
+                Reason.INVALID_SOURCE_EVENT, "an agent needs a name that can be read and typed"
+            )
         now = self._now()
         origin = _origin(request)
         said = [activity_event(request.activity)]
@@ -328,11 +332,18 @@ class Service:
 
 def _origin(request: methods.HookReport | methods.HookAsk | methods.Report) -> Origin:
     return Origin(
-        pid=request.pid,
+        pid=max(request.pid, 0),  # what is below is a group's, or everybody's
         cwd=request.cwd,
         tmux_pane=request.tmux_pane,
         tmux_socket=request.tmux.rsplit(",", 2)[0],
     )
+
+
+def _time(at: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (OverflowError, ValueError, OSError) as error:
+        raise ApiError(Reason.INVALID_SOURCE_EVENT, f"{at} is no time") from error
 
 
 def _not_ours(consumer: str) -> None:
