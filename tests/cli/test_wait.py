@@ -69,6 +69,8 @@ async def test_another_refusal_is_an_error(daemon: FakeDaemon) -> None:
         ["wait", "claude-1", "--until", "asleep"],
         ["wait", "claude-1", "--timeout", "-1"],
         ["wait", "claude-1", "--timeout", "soon"],
+        ["wait", "claude-1", "--timeout", "inf"],
+        ["wait", "claude-1", "--timeout", "nan"],
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

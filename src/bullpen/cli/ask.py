@@ -2,12 +2,12 @@
 
 import click
 
-from bullpen.api.outputs import Output
-from bullpen.cli.options import complete_agents, json_option, no_start_option
+from bullpen.cli.options import SECONDS, complete_agents, json_option, no_start_option
 from bullpen.cli.output import print_json
 from bullpen.cli.receipts import echo_text
 from bullpen.cli.send import message_of, record, show_answers, stay_with
 from bullpen.cli.speaking import priority_option, read_text, refusals, text_option
+from bullpen.cli.voice import Voice
 from bullpen.model.appearance import one_line
 from bullpen.model.messages import MessageType, Priority
 
@@ -21,7 +21,7 @@ __all__ = ["command"]
 @priority_option
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     metavar="SECONDS",
     help="How long to wait, if not as long as is set for tasks.",
 )
@@ -91,29 +91,3 @@ def command(
             echo_text(reply.thinking, err=True)
         echo_text(reply.content if voice is None else voice.rest(reply.content))
     context.exit(sent.exit_code)
-
-
-class Voice:
-    """Prints what an agent says as it says it."""
-
-    def __init__(self) -> None:
-        self._said = ""
-
-    def __call__(self, output: Output) -> None:
-        if output.is_new:
-            self._end()
-        self._said += output.text
-        echo_text(output.text, ends=False)
-
-    def rest(self, answer: str) -> str:
-        """Return what is still to be printed of an answer."""
-        if answer.startswith(self._said):
-            return answer.removeprefix(self._said)
-        self._end()
-        return answer
-
-    def _end(self) -> None:
-        """Leave a line free below what was said on the way."""
-        if self._said:
-            click.echo("\n" if self._said.endswith("\n") else "\n\n", nl=False)
-        self._said = ""

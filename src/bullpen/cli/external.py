@@ -8,7 +8,7 @@ import click
 from bullpen.api.external import DISCOVER_SECONDS, DiscoverAgent, ListExternal, RemoveExternal
 from bullpen.api.talk import ListContacts
 from bullpen.cli.calls import ask, ask_all
-from bullpen.cli.options import json_option, no_start_option
+from bullpen.cli.options import SECONDS, json_option, no_start_option
 from bullpen.cli.output import Cell, columns, print_json, terminal_width, text
 from bullpen.cli.send import message_of, record, show, stay_with
 from bullpen.cli.speaking import (
@@ -170,7 +170,7 @@ def remove(context: click.Context, *, alias: str, as_json: bool) -> None:
 @click.option("--wait", "-w", is_flag=True, help="Wait for the answer, and print it.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=WAIT_SECONDS,
     show_default=True,
     metavar="SECONDS",

@@ -1,11 +1,13 @@
 """Options that many commands share, so that they mean the same everywhere."""
 
+import math
 import os
 from typing import Any, TypeVar
 
 import click
 
 __all__ = [
+    "SECONDS",
     "complete_agents",
     "json_option",
     "may_start",
@@ -18,6 +20,21 @@ F = TypeVar("F")
 
 SOCKET_PATH = "bullpen.socket_path"
 NO_START = "bullpen.no_start"
+
+
+class _Seconds(click.FloatRange):
+    """A length of time, from none at all to any that ends."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return seconds
+
+
+SECONDS = _Seconds(min=0)
 
 
 def with_socket_path(command: click.Command) -> click.Command:

@@ -8,7 +8,7 @@ import click
 
 from bullpen.api.talk import MailTrace, SendMessage
 from bullpen.cli.calls import daemon_paths
-from bullpen.cli.options import complete_agents, json_option, may_start, no_start_option
+from bullpen.cli.options import SECONDS, complete_agents, json_option, may_start, no_start_option
 from bullpen.cli.output import print_json
 from bullpen.cli.receipts import (
     delivery_line,
@@ -50,7 +50,7 @@ EVERYBODY = "*"
 )
 @click.option(
     "--ttl",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     metavar="SECONDS",
     help="How long it is worth delivering.",
 )
@@ -63,7 +63,7 @@ EVERYBODY = "*"
 @click.option("-r", "--return", "returns", is_flag=True, help="The same as --wait answered.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     metavar="SECONDS",
     help="How long to wait, if not as long as is set for its type.",
 )

@@ -5,7 +5,7 @@ import asyncio
 import click
 
 from bullpen.cli.calls import daemon_paths
-from bullpen.cli.options import json_option, may_start, no_start_option
+from bullpen.cli.options import SECONDS, json_option, may_start, no_start_option
 from bullpen.cli.output import home_relative, print_json
 from bullpen.cli.run import prepared
 from bullpen.cli.speaking import TIMEOUT
@@ -33,7 +33,7 @@ __all__ = ["command"]
 @click.option("--wait-ready", is_flag=True, help="Return when the agent can be talked to.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=60.0,
     show_default=True,
     metavar="SECONDS",

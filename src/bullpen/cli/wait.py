@@ -6,7 +6,7 @@ from bullpen.api.errors import reason_of
 from bullpen.api.lookup import UNTIL
 from bullpen.api.methods import Wait
 from bullpen.cli.calls import ask
-from bullpen.cli.options import complete_agents, json_option, no_start_option
+from bullpen.cli.options import SECONDS, complete_agents, json_option, no_start_option
 from bullpen.cli.output import print_json
 from bullpen.connection import RemoteError
 from bullpen.model.appearance import ACTIVITIES, one_line
@@ -36,7 +36,7 @@ ANSWER_SECONDS = 10.0  # beyond the time it was asked to wait
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=3600.0,
     show_default=True,
     metavar="SECONDS",

@@ -16,7 +16,7 @@ from bullpen.api.errors import DaemonUnavailable
 from bullpen.api.lookup import find_agent
 from bullpen.api.runtime import Paths
 from bullpen.cli.calls import daemon_paths
-from bullpen.cli.options import complete_agents, json_option, may_start, no_start_option
+from bullpen.cli.options import SECONDS, complete_agents, json_option, may_start, no_start_option
 from bullpen.cli.output import Cell, columns, print_json_line, state_cell, text
 from bullpen.model.appearance import EVIDENCE
 from bullpen.model.states import Activity
@@ -37,9 +37,7 @@ TIMEOUT = 3
 @click.option(
     "--until-count", type=click.IntRange(min=1), metavar="N", help="End after so many changes."
 )
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="End after so long."
-)
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="End after so long.")
 @json_option
 @no_start_option
 @click.pass_context
