@@ -97,6 +97,18 @@ async def test_who_waits_for_an_agent_that_ends_is_told_what_it_said_last(paths:
     )
 
 
+async def test_where_nobody_could_be_attached_to_nobody_is_started(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = home / "x".ljust(77 - len(str(home)), "x")  # where the daemon's own socket still fits
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    done = await start()
+    assert done.code == 1, done
+    assert re.search(r"socket path .*/bullpend\.agents/\w+\.sock has \d+ bytes and may", done.err)
+    assert "BULLPEN_HOME" in done.err
+    assert await asyncio.to_thread(reach.running, Paths.resolve()) == ()
+
+
 @pytest.mark.requirement("S-141", "S-142", "S-144", "S-22", "S-12")
 async def test_an_agent_is_started_apart_logged_and_stopped(paths: Paths) -> None:
     started = await start()

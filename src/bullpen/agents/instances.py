@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from bullpen.agents.processes import is_running
+from bullpen.api.errors import SocketPathError
 from bullpen.api.files import locked, write_private
 from bullpen.api.runtime import make_private
 from bullpen.connection.transports.socket import MAX_UNIX_PATH_BYTES
@@ -91,6 +92,16 @@ class Instances:
         if len(os.fsencode(path)) <= MAX_UNIX_PATH_BYTES:
             return path
         return self.directory / f"{hashlib.sha256(name.encode()).hexdigest()[:12]}.sock"
+
+    def check_room(self) -> None:
+        """Refuse a directory so deep that nobody could be attached to there.
+
+        Raises:
+            SocketPathError: no socket can be made in it.
+        """
+        shortest = self._socket("x" * MAX_UNIX_PATH_BYTES)
+        if (length := len(os.fsencode(shortest))) > MAX_UNIX_PATH_BYTES:
+            raise SocketPathError(shortest, length, MAX_UNIX_PATH_BYTES)
 
     def write(self, instance: Instance) -> None:
         """Make a wrapper known, in the place of any other of its name.

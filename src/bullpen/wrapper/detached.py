@@ -13,6 +13,7 @@ from typing import IO
 
 import msgspec
 
+from bullpen.agents.instances import Instances
 from bullpen.api.runtime import Paths, make_private
 from bullpen.errors import BullpenError
 from bullpen.wrapper import reach
@@ -63,7 +64,9 @@ async def start(
     Raises:
         NotStartedError: it ended, or does not come up in time.
         DirectoryError: our directories cannot be used.
+        SocketPathError: they are so deep that it could not be reached.
     """
+    Instances(paths.agents).check_room()
     words = ["--name", name] if name else []
     words += ["--port", str(port)] if port is not None else []
     words += [] if starts_daemon else ["--no-start"]
