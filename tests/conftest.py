@@ -25,13 +25,15 @@ OF_THE_SURROUNDINGS = (
     *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"),
 )
 
+# Unix sockets have to fit below a test's directories, and macOS's own place for them is a long one.
+LONGEST_PLACE = 24
+if len(tempfile.gettempdir()) > LONGEST_PLACE:
+    tempfile.tempdir = os.environ["TMPDIR"] = os.path.realpath("/tmp")
+
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give the test a HOME, XDG and runtime directories of its own.
-
-    Their path is short enough that a Unix socket fits below it, which `tmp_path` is not everywhere.
-    """
+    """Give the test a HOME, XDG and runtime directories of its own, with short paths."""
     # What a test's child processes still write while they end must not fail the test.
     with tempfile.TemporaryDirectory(prefix="bullpen-", ignore_cleanup_errors=True) as directory:
         home = Path(directory)
