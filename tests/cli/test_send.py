@@ -10,7 +10,7 @@ import pytest
 from bullpen.api.errors import ApiError
 from bullpen.api.outputs import Output
 from bullpen.api.talk import SendMessage, WaitMessage
-from bullpen.cli.ask import Voice
+from bullpen.cli.voice import Voice, rest_of
 from bullpen.mail.policy import Policy, RateLimit
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.reasons import Reason
@@ -454,6 +454,27 @@ def test_the_answer_follows_whole_if_something_else_was_said(
     assert voice.rest("it is red") == ""
     assert voice.rest("it is blue") == "it is blue"
     assert capsys.readouterr().out == "it is red\n\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "rest"),
+    [
+        ("It works.\n\n• one\n• two", "\n\nThe end."),
+        ("It works.\n\n• one", "\n- `two`\n\nThe end."),
+        ("It works.\n\n1 print(1)", None),
+        ("It fails.", None),
+        ("It works.\n\n• one\n• two\n\nThe end. And more.", None),
+        ("● ", None),
+    ],
+    ids=["to-a-mark", "part", "numbered", "other", "longer", "nothing"],
+)
+def test_what_was_read_off_a_terminal_is_not_said_again(said: str, rest: str | None) -> None:
+    assert rest_of("It **works**.\n\n- one\n- `two`\n\nThe end.", said) == rest
+
+
+def test_what_a_block_of_code_is_written_in_is_shown_on_no_terminal() -> None:
+    answer = "It works.\n\n```text\none\n```\ntwo"
+    assert rest_of(answer, "It works.\n\n  one") == "\n```\ntwo"
 
 
 async def test_a_stream_is_for_people() -> None:
