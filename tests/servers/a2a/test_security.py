@@ -145,9 +145,23 @@ async def test_without_a_token_only_our_own_programs_are_let_in(
 @pytest.mark.requirement("a2a:loopback")
 async def test_a_token_can_be_asked_of_everybody(home: Path) -> None:
     give("ci", "read")
-    async with served(a2a={"loopback": "token"}) as house:
+    async with served(a2a={"loopback": "token"}) as house, wrapped("codex"):
         assert (await house.web.get("/agents")).status == 401
         assert (await house.web.get("/agents", **bearer())).status == 200
+        card = await house.web.at("codex").get("/.well-known/agent-card.json", **bearer())
+        assert card.body["securityRequirements"] == [{"schemes": {"bearer": {}}}]
+        old = await house.web.at("codex").get("/v0.3/.well-known/agent-card.json", **bearer())
+        assert old.body["security"] == [{"bearer": []}]
+
+
+@linux_only
+@pytest.mark.requirement("a2a:loopback", "a2a:card")
+async def test_a_card_asks_for_no_token_where_none_is_needed(home: Path) -> None:
+    async with served() as house, wrapped("codex"):
+        for path in ("/.well-known/agent-card.json", "/v0.3/.well-known/agent-card.json"):
+            card = (await house.web.at("codex").get(path)).body
+            assert not {"security", "securityRequirements"} & set(card)
+            assert card["securitySchemes"]
 
 
 @linux_only

@@ -10,6 +10,7 @@ import contextlib
 import ipaddress
 import json
 import os
+import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
@@ -31,6 +32,7 @@ __all__ = [
     "Tables",
     "caller_of",
     "is_loopback",
+    "needs_token",
     "shown_in",
 ]
 
@@ -148,6 +150,11 @@ class Guard:
         self._settings = settings
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
+    @property
+    def needs_token(self) -> bool:
+        """Whether even who is on this machine needs a token."""
+        return needs_token(self._settings, is_local=True)
+
     async def admit(self, connected: Connected, authorization: str) -> Caller:
         """Return who calls, by what it says of its authorization.
 
@@ -232,6 +239,11 @@ def caller_of(scope: Mapping[str, Any]) -> Caller:
     caller = scope[CALLER]
     assert isinstance(caller, Caller)
     return caller
+
+
+def needs_token(settings: A2aSettings, *, is_local: bool) -> bool:
+    """Whether everybody needs a token who comes from this machine, or from elsewhere."""
+    return settings.loopback != "open" or not is_local or sys.platform != "linux"
 
 
 def shown_in(authorization: str) -> str:

@@ -99,8 +99,10 @@ def merged(card: pb.AgentCard) -> dict[str, Any]:
     """Return a card as JSON that clients of 0.3 can read as well."""
     told = strict(card)
     urls = {each["protocolBinding"]: each["url"] for each in told["supportedInterfaces"]}
+    needed = {"security": [{"bearer": list[str]()}]} if card.security_requirements else {}
     return {
         **told,
+        **needed,
         "protocolVersion": "0.3.0",
         "url": urls["JSONRPC"],
         "preferredTransport": "JSONRPC",

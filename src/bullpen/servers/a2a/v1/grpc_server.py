@@ -178,7 +178,7 @@ class GrpcServer:
 
     def _card(self, dialect: "_Dialect", contact: Contact, rules: Rules) -> pb.AgentCard:
         base_url, own = self._places(contact)
-        card = card_of(contact, base_url, rules, grpc=own)
+        card = card_of(contact, base_url, rules, grpc=own, needs_token=self._guard.needs_token)
         return with_old_interfaces(card) if dialect is _OLD else card
 
     def _way(self, context: Any) -> Way:

@@ -38,8 +38,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
+from bullpen.api.settings import A2aSettings
 from bullpen.api.talk import Contact
 from bullpen.servers.a2a.room import ANONYMOUS, Room
+from bullpen.servers.a2a.security import needs_token
 from bullpen.servers.a2a.v1 import earlier
 from bullpen.servers.a2a.v1.card import (
     JSONRPC,
@@ -104,7 +106,7 @@ def routes(
 ) -> list[BaseRoute]:
     """Return the routes of an agent; `grpc` tells where that is served, by the same handler."""
     handler = handler or Handler(room, agent)
-    binding = _Binding(handler, grpc)
+    binding = _Binding(handler, grpc, room.settings)
     rpc = create_jsonrpc_routes(handler, f"/{JSONRPC}", binding, enable_v0_3_compat=True)
     rest = create_rest_routes(handler, binding, enable_v0_3_compat=True)
     [rpc_route] = rpc
@@ -148,9 +150,10 @@ def _moved(route: Route, path: str) -> Route:
 class _Binding(DefaultServerCallContextBuilder):
     """Stands around the bindings of one agent."""
 
-    def __init__(self, handler: Handler, grpc: Where) -> None:
+    def __init__(self, handler: Handler, grpc: Where, settings: A2aSettings) -> None:
         self._handler = handler
         self._where = grpc
+        self._settings = settings
         self._since = datetime.now(UTC)
         self._tag = ""
 
@@ -167,8 +170,10 @@ class _Binding(DefaultServerCallContextBuilder):
     # --------------------------------------------------------------------------------------- card
 
     def _make_card(self, request: Request, contact: Contact, rules: Rules) -> pb.AgentCard:
-        grpc = self._where(contact) if _is_local(request) else ""  # which is on loopback
-        return card_of(contact, _base_url(request), rules, grpc=grpc)
+        is_local = _is_local(request)
+        grpc = self._where(contact) if is_local else ""  # which is on loopback
+        is_closed = needs_token(self._settings, is_local=is_local)
+        return card_of(contact, _base_url(request), rules, grpc=grpc, needs_token=is_closed)
 
     def _own_card(self, request: Request, contact: Contact, rules: Rules) -> pb.AgentCard:
         """Return the card for who asks by a binding, of 1.0 or 0.3."""
