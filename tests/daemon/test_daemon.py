@@ -1,6 +1,8 @@
 """The daemon, from outside: a socket, lines of JSON, a real tmux."""
 
 import asyncio
+import logging
+import shlex
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -265,6 +267,31 @@ async def test_a_hook_at_no_time_there_is_is_refused(at: float) -> None:
         with pytest.raises(RefusedError) as caught:
             await peer.ask("hook.report", provider="claude", payload=hook, at=at)
         assert caught.value.reason == "invalid_source_event"
+
+
+@pytest.mark.requirement("ERR-10", "SIG-9", "ERR-8")
+async def test_what_is_refused_is_in_the_log_once(
+    tmux: PrivateTmux, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = r"printf '\033]2;Claude Code\007'; exec -a node sleep 1000"
+    pane_id = await tmux.new_pane(shlex.join(["bash", "-c", script]))
+    with caplog.at_level(logging.INFO, logger="bullpen.observe"):
+        async with running_daemon() as (peer, _):
+
+            async def is_rejected() -> bool:
+                return "signature_guard_rejected" in caplog.text
+
+            await until(is_rejected)
+            assert (await peer.panes())[pane_id]["presence"] == "unmanaged"
+            await peer.hello("claude_hooks")
+            for _ in range(3):
+                with pytest.raises(RefusedError):
+                    await peer.ingest({"event_id": "e1"}, kind="claude_hooks")
+    said = [each.getMessage() for each in caplog.records if each.name == "bullpen.observe"]
+    [guarded] = [each for each in said if "signature_guard_rejected" in each]
+    assert guarded.startswith("poller of pane:")
+    assert guarded.endswith("the title is 'Claude Code', but a title alone is no evidence")
+    assert said.count("claude_hooks: missing_event_time: observed_at is missing") == 1
 
 
 async def test_a_process_is_none_that_stands_for_many() -> None:

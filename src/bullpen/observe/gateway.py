@@ -61,6 +61,7 @@ from bullpen.observe.feed import OpenTransport, Pulled
 from bullpen.observe.freshness import Link
 from bullpen.observe.health import worst
 from bullpen.observe.pulling import Feeds, GatewayLimits
+from bullpen.observe.refusals import Refusals
 from bullpen.observe.registry import HEARTBEAT_TIMEOUT, Registry
 from bullpen.observe.sources.port import Now
 from bullpen.observe.standing import Standing
@@ -116,6 +117,7 @@ class Gateway:
             ack_seconds=limits.deliveries.ack_timeout.total_seconds(),
         )
         self._stirred = asyncio.Event()
+        self._refusals = Refusals()
         self._feeds = Feeds(
             self._log,
             now,
@@ -408,6 +410,8 @@ class Gateway:
         elif kind in self._records:  # a stranger is not counted: kinds are no stranger's to make
             word = outcome.reason.word if outcome.reason else "duplicate"
             self._records[kind].dropped[word] += 1
+        if outcome.reason is not None:
+            self._refusals.note(kind, "", outcome.reason, outcome.message)
         return outcome
 
     def _admit(self, kind: SourceKind, raw: object, now: datetime) -> Outcome:

@@ -24,6 +24,7 @@ from bullpen.model.views import PaneState, SessionState, StateChange
 from bullpen.observe.gateway import Gateway, Outcome, ingest_reply
 from bullpen.observe.projection import Projection
 from bullpen.observe.records import Step
+from bullpen.observe.refusals import Refusals
 from bullpen.observe.sources.port import Now
 
 __all__ = ["Keeper", "Pipeline"]
@@ -69,6 +70,7 @@ class Pipeline:
         self._on_latency = on_latency
         self._on_store_trouble = on_store_trouble
         self._unsaved = _Unsaved()
+        self._refusals = Refusals()
         self._something_to_keep = asyncio.Event()
         self._keeping: asyncio.Task[bool] | None = None
 
@@ -170,12 +172,8 @@ class Pipeline:
         for folded in step.outcomes:
             if folded.reason is not None:
                 self.gateway.note_dropped(folded.source_kind, folded.reason)
-                logger.debug(
-                    "%s %s: %s: %s",
-                    folded.source_kind,
-                    folded.event_id,
-                    folded.reason.word,
-                    folded.message,
+                self._refusals.note(
+                    folded.source_kind, folded.session_key, folded.reason, folded.message
                 )
 
     # ------------------------------------------------------------------------------------- keeping

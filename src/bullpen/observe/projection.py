@@ -220,7 +220,12 @@ class Projection:
             self._note_refusal(observation, refused)
         self._records.work.outcomes.append(
             Folded(
-                ingested.ingest_seq, observation.event_id, observation.source_kind, reason, message
+                ingested.ingest_seq,
+                observation.event_id,
+                observation.source_kind,
+                reason,
+                message,
+                observation.session_key,
             )
         )
 

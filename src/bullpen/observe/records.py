@@ -28,6 +28,7 @@ class Folded(msgspec.Struct, frozen=True):
     reason: Reason | None = None
     """Why it made no difference; None if it was taken."""
     message: str = ""
+    session_key: str = ""
 
 
 class Step(msgspec.Struct, frozen=True):

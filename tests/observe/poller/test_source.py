@@ -516,6 +516,21 @@ async def test_when_a_server_ends_all_its_panes_are_closed_and_then_it_is_quiet(
     assert await looks(ear, world, 30) == []
 
 
+@pytest.mark.requirement("PL-1")
+async def test_that_a_server_has_ended_is_in_the_log_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.put_agent("%1")
+    ear = await listen(world.source())
+    await ear.look()
+    world.finder.servers.clear()
+    world.server.error = TmuxNoServer()
+    with caplog.at_level(logging.WARNING, logger="bullpen.observe"):
+        await looks(ear, world, 10)
+    [said] = [each.getMessage() for each in caplog.records]
+    assert said.startswith("no tmux runs at ")
+
+
 async def test_a_server_that_hung_and_then_ended_leaves_no_pane(world: World) -> None:
     world.put_agent("%1")
     ear = await listen(world.source())

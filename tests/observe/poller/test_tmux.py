@@ -210,6 +210,12 @@ async def test_only_the_server_that_was_named_is_looked_at_if_so_told(
     assert len(ear.source) == 1
 
 
+def test_who_has_named_the_server_is_said_as_it_is() -> None:
+    around = {"TMUX": "/tmp/other,1,0", "BULLPEN_TMUX_SOCKET_NAME": "named"}
+    assert TmuxFinder(around).configured.source == "BULLPEN_TMUX_SOCKET_NAME"
+    assert TmuxFinder(around, socket_name="mine").configured.source == "observe.tmux_socket"
+
+
 async def test_a_server_under_two_names_is_one(tmux: PrivateTmux, watch: Watch, link: Link) -> None:
     await link(tmux, "alias")
     ear = await watch(tmux)

@@ -1,6 +1,7 @@
 """The panes of one tmux server, looked at again and again, and what there is to say of them."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -42,6 +43,8 @@ from bullpen.terminal.tmux.server import TmuxServer
 from bullpen.terminal.tmux.target import ServerIdentity, TmuxTarget
 
 __all__ = ["LookSettings", "PaneScreen", "ScreenListener", "ServerWatch"]
+
+logger = logging.getLogger("bullpen.observe.poller")
 
 LISTED_SECONDS = 60.0
 JUDGED_AT_ONCE = 10  # panes, before others in the loop have their turn
@@ -176,6 +179,8 @@ class ServerWatch:
 
     def leave(self) -> None:
         """No server runs there: all its panes are gone."""
+        if self.is_connected or self._panes:
+            logger.warning("no tmux runs at %s any more; until one does, none is seen", self.target)
         self.is_connected = False
         self.trouble = ""
         self._listed = None

@@ -39,7 +39,10 @@ class TmuxFinder:
     ) -> None:
         self._environment = dict(os.environ if environment is None else environment)
         self._only = only
-        self.configured = resolve_target(self._environment, user_id=os.getuid(), socket=socket_name)
+        configured = resolve_target(self._environment, user_id=os.getuid(), socket=socket_name)
+        if socket_name:  # wherever that was set: `bullpen config --show-sources` tells
+            configured = msgspec.structs.replace(configured, source="observe.tmux_socket")
+        self.configured = configured
 
     async def find(self, connected: Collection[str] = ()) -> list[FoundServer]:
         """Return the servers, each once. Those that are connected are not asked whether they are.
