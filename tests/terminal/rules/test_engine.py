@@ -6,6 +6,7 @@ import pytest
 
 from bullpen.model.states import Activity
 from bullpen.terminal.rules import Cursor, ProviderRules, Verdict, decide, parse_rules, read_screen
+from bullpen.terminal.rules.layout import Layout
 
 BOX = """
 provider = "claude"
@@ -134,6 +135,25 @@ def test_a_draft_reaches_down_to_the_cursor_whatever_its_lines_say(
 ) -> None:
     frameless = parse_rules(FRAMELESS + IDLE, file="test.toml")
     assert decide(read_screen(screen, cursor=cursor), frameless).prompt == state
+
+
+@pytest.mark.parametrize(
+    ("screen", "text"),
+    [
+        ("> one\n\n   two\n\n\n     - three\n\n status", "one\ntwo\n- three"),
+        ("> one\n   two\n status\n\n   more", "one\ntwo\nstatus"),
+        (">\n\n status", ""),
+    ],
+)
+def test_a_draft_goes_on_below_blank_lines_where_it_is_known_how(screen: str, text: str) -> None:
+    """A box without a frame, and without a cursor that says where its text ends."""
+    shape = "[[prompts]]\nmark = '^>'\ncontinues = '^ {3,}\\S'\n"
+    found = Layout(
+        read_screen(screen), parse_rules(f'provider = "gemini"\n{shape}{IDLE}', file="test.toml")
+    ).prompt
+    assert found is not None
+    assert found.text == text
+    assert found.state == ("draft" if text else "empty")
 
 
 def test_the_lowest_box_is_the_prompt() -> None:

@@ -153,14 +153,16 @@ class PromptShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=
 
     The box is the lowest one on the screen: lines between one that matches `above` and one that
     matches `below`, or else those that match `inside` right above `below`, or else the lines from
-    one that matches `mark` to the next blank one. The text somebody typed is what follows `mark`
-    on its first line and `inside` on the others.
+    one that matches `mark` to the next blank one that no `continues` follows. The text somebody
+    typed is what follows `mark` on its first line and `inside` on the others.
     """
 
     mark: str
     above: str = ""
     below: str = ""
     inside: str = r"^\s*"
+    continues: str = ""
+    """Such a line below a blank one is still in a box that has no frame."""
     chrome_lines: int = 0
     """How many of the last lines in the box, not counting blank ones, nobody typed."""
     shell: str = ""
@@ -178,7 +180,7 @@ class PromptShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=
     """There is no box: the prompt is the line of the cursor, below a line that matches `above`."""
 
     def __post_init__(self) -> None:
-        for name in ("mark", "above", "below", "inside", "shell", "never_below"):
+        for name in ("mark", "above", "below", "inside", "continues", "shell", "never_below"):
             compile_regex(getattr(self, name), name)
 
     def regex(self, name: str) -> re.Pattern[str]:

@@ -216,13 +216,27 @@ def _box_at(screen: Screen, shape: PromptShape, row: int) -> Prompt | None:
 def _last_typed(screen: Screen, shape: PromptShape, top: int) -> int:
     """The row of a box without a frame from which on a blank line ends it.
 
-    A draft may have blank lines of its own; the cursor is below those.
+    A draft may have blank lines of its own; the cursor is below those, or what it goes on with is
+    known.
     """
+    if shape.continues:
+        return _last_continued(screen, shape, top)
     cursor = screen.cursor
     if cursor is None or not top < cursor.y < screen.end:
         return top
     is_draft = all(_may_be_typed(screen, shape, row) for row in range(top + 1, cursor.y + 1))
     return cursor.y if is_draft else top
+
+
+def _last_continued(screen: Screen, shape: PromptShape, top: int) -> int:
+    last, continues = top, shape.regex("continues")
+    for row in range(top + 1, screen.end):
+        line = screen.lines[row]
+        if continues.search(line):
+            last = row
+        elif line.strip():
+            break
+    return last
 
 
 def _read_prompt(
