@@ -111,7 +111,7 @@ async def test_an_urgent_message_interrupts_and_no_other_does(home: Path) -> Non
         await send(peer, "codex", "later", metadata={"priority": "high"})
         await send(peer, "codex", "now", metadata={"priority": "urgent"})
         typed = await agent.next()
-        assert (typed.text, agent.interrupts) == ("now", 1)
+        assert (typed.text, typed.interrupts, agent.interrupts) == ("now", True, 1)
 
 
 async def _is_running(peer: Peer, name: str) -> bool:

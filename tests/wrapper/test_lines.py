@@ -99,6 +99,30 @@ async def test_an_urgent_message_comes_after_the_interrupt(home: Path) -> None:
         await daemon.until_ready()
 
 
+@pytest.mark.requirement("S-90", "S-95", "S-153")
+@pytest.mark.parametrize("prompt", ["stopped\\n> ", "stopped\\n", ""], ids=["again", "not", "no"])
+async def test_a_program_that_reads_lines_is_interrupted_once_also_at_its_prompt(
+    home: Path, prompt: str
+) -> None:
+    log = home / "log"
+    program = SIGNALLED.replace("stopped\\n> ", prompt)
+    profile = line_profile(sys.executable, "-I", "-S", "-u", "-c", program, str(log))
+    async with room(home) as place, place.wrapped(profile):
+        daemon = place.daemon
+        await daemon.until_ready()
+        for number in (1, 2):
+            urgent = await daemon.answer_to(f"now {number}", f"m{number}:1", interrupts=True)
+            assert (urgent.is_ok, urgent.text) == (True, "done")
+        assert await daemon.ask(WrapperInterrupt())
+        if prompt.endswith("> "):
+            await daemon.until_ready()
+            assert (await daemon.answer_to("now 3", "m3:1", interrupts=True)).is_ok
+        expected = ["SIGINT", "[from bob] now 1", "SIGINT", "[from bob] now 2"]
+        if prompt.endswith("> "):
+            expected += ["SIGINT", "[from bob] now 3", ""]
+        assert (await read(log)).split("\n")[: len(expected)] == expected
+
+
 @pytest.mark.requirement("S-161")
 async def test_what_somebody_has_begun_to_write_is_not_joined(home: Path) -> None:
     async with room(home) as place, place.wrapped(dummy()) as glass:

@@ -44,6 +44,7 @@ UNBRACKETED_SECONDS = 3.0
 ESCAPE, CONTROL_C = b"\x1b", b"\x03"
 ESCAPE_SECONDS = 0.2  # between two of them; at once they are another key
 SIGNAL_SECONDS = 0.5  # for a program to say something about being interrupted
+PROMPT_SECONDS = 1.0  # for one that was interrupted at its prompt to show it again; it need not
 SLOWEST_BYTES = 50_000  # that a program reads in a second, if it reads
 LONGEST_WAIT = 60.0  # to look again, whatever was or was not told
 
@@ -77,6 +78,7 @@ class Injector:
         self._work: set[asyncio.Task[None]] = set()
         self._pasted = ""  # our last message
         self._leftover = ""  # the same, if it was interrupted and may be back in the box
+        self._is_stopped = False  # it was interrupted, and we have typed nothing since
         self.turn: Turn | None = None
         """The one that is being followed."""
 
@@ -115,6 +117,7 @@ class Injector:
     async def interrupt(self) -> None:
         """Interrupt what the program is doing, in its own way."""
         self._note_interruption()
+        self._is_stopped = True
         if self._profile.interrupt is InterruptBy.SIGNAL:
             if self._terminal.process is not None:
                 self._terminal.process.interrupt()
@@ -162,13 +165,16 @@ class Injector:
     async def _typed(self, record: AttemptRecord) -> InjectReply:
         request = record.request
         deadline = self._loop.time() + request.ready_seconds
+        was_ready = request.interrupts and self._watch.look_again().is_ready
         if request.interrupts:
             deadline += await self._make_way()
         if not await self._no_turn(deadline):
             return self._not_ready("it is at work on another message")
         if self._watch.is_painted:
             return await self._paste(record, deadline)
-        return await self._type_line(record, deadline)
+        if was_ready:
+            deadline = self._loop.time() + PROMPT_SECONDS
+        return await self._type_line(record, deadline, was_ready=was_ready)
 
     def _not_ready(self, reason: str) -> InjectReply:
         return InjectReply(outcome="not_ready", reason=reason)
@@ -176,11 +182,13 @@ class Injector:
     async def _make_way(self) -> float:
         """Interrupt what goes on; return for how long more to wait until it has stopped.
 
-        An open dialog is left alone: to cancel it would be to decide it.
+        An open dialog is left alone: to cancel it would be to decide it. A program that reads lines
+        is interrupted at its prompt as well, once, for it may do something all the same.
         """
         reading = self._watch.look_again()
-        is_signalled = self._profile.interrupt is InterruptBy.SIGNAL
-        if self._watch.is_dialog or (reading.status is Status.IDLE and not is_signalled):
+        is_idle = reading.status is Status.IDLE or reading.is_ready
+        is_signalled = self._profile.interrupt is InterruptBy.SIGNAL and not self._watch.is_painted
+        if self._watch.is_dialog or (is_idle and (self._is_stopped or not is_signalled)):
             return 0.0
         end = self._terminal.context.end
         await self.interrupt()
@@ -257,7 +265,7 @@ class Injector:
 
     async def _press(self, record: AttemptRecord, injection: Injection, typed: Typed) -> None:
         if typed.move is Move.PASTE:
-            self._pasted, self._leftover = injection.message.text, ""
+            self._pasted, self._leftover, self._is_stopped = injection.message.text, "", False
             # Told before it is done: what was begun and not ended must not be begun again.
             record.state = ReceiptState.INJECTED
         await self._write(typed.data)
@@ -290,13 +298,16 @@ class Injector:
 
     # ------------------------------------------------------------------------------------ as a line
 
-    async def _type_line(self, record: AttemptRecord, deadline: float) -> InjectReply:
+    async def _type_line(
+        self, record: AttemptRecord, deadline: float, *, was_ready: bool
+    ) -> InjectReply:
         reader, context = self._watch.reader, self._terminal.context
         assert isinstance(reader, LineReader)
         request = record.request
         message = prepare(request.text, request.sender, is_bracketed=False)
         data = message.data + self._profile.submit_sequence.encode()
-        if not await self._until_prompt(deadline):
+        is_ready = await self._until_prompt(deadline)
+        if not is_ready and not (was_ready and self._reads_on(reader)):
             return self._line_not_ready()
         if (room := self._room()) is not None and len(data) > room:
             reason = f"a line of its terminal holds {room} bytes, and this has {len(data)}"
@@ -305,6 +316,7 @@ class Injector:
             context.open_cut(), context, message.text, reader.status.prompt, reader.status.idle
         )
         reader.status.type_line(context.end)
+        self._is_stopped = False
         record.state = ReceiptState.INJECTED
         self._watch.look()
         try:
@@ -339,6 +351,10 @@ class Injector:
                 return False
             await self._watch.pulse.wait(left)
         return True
+
+    def _reads_on(self, reader: LineReader) -> bool:
+        """Whether one that was interrupted at its prompt is still there, and nobody writes."""
+        return not self._watch.has_ended and not reader.has_draft
 
     def _line_not_ready(self) -> InjectReply:
         if self._watch.has_ended:

@@ -57,6 +57,11 @@ class LineReader:
         self._context = context
         self._drafts = drafts
 
+    @property
+    def has_draft(self) -> bool:
+        """Whether somebody has typed something that the program has not got yet."""
+        return self._drafts.has_draft
+
     def read(self) -> Reading:
         """Look at what it wrote last."""
         status = self.status.see(self._context)

@@ -129,6 +129,8 @@ async def test_a_real_wrapped_agent_is_an_a2a_agent(home: Path) -> None:
         body = {"message": {"role": "user", "parts": [{"type": "text", "text": "again"}]}}
         urgent = (await web.post("/tasks/send-priority?priority=5", body)).body["task"]
         assert (await over(web, urgent["id"]))["status"] == "completed"
+        shown = (await web.get("/status")).body["context"]
+        assert shown.index("Interrupted") < shown.index("[from a2a] again")
         [event] = (await web.events(f"/tasks/{urgent['id']}/subscribe"))[-1:]
         assert event["artifacts"] == [
             {"type": "text", "data": "[DUMMY] You said: [from a2a] again"}

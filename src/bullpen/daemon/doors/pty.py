@@ -59,6 +59,7 @@ class PtyDoor(Door):
             attempt_id=attempt_id(delivery),
             sender=message.from_agent,
             text=message.content,
+            interrupts=message.priority.interrupts,
             wants_answer=True,
         )
         try:
