@@ -26,6 +26,8 @@ AT_ONCE = timedelta(milliseconds=50)
 SCREEN_SHOWS_DIALOG = timedelta(seconds=1)
 SCREEN_SHOWS_WORK = timedelta(seconds=2)
 
+# Who has said what it does has started, though its screen be empty.
+_SAYS_NOTHING = (Activity.UNKNOWN, Activity.STARTING)
 # These read a record that is silent while the program asks for permission.
 _BLIND_TO_WAITING = (SourceKind.CLAUDE_TRANSCRIPT, SourceKind.CODEX_ROLLOUT)
 _BEGUN = ("tool.started", "model.requested")
@@ -193,7 +195,7 @@ def _against_screen(
     if screen is None or screen.shown_since is None:
         return msgspec.structs.replace(word, losers=tuple(losers))
     is_frozen = screen.shown is Activity.RUNNING and screen.confirmed is not Activity.RUNNING
-    if screen.shown in (best.activity, Activity.UNKNOWN) or is_frozen:
+    if screen.shown in (best.activity, *_SAYS_NOTHING) or is_frozen:
         return msgspec.structs.replace(
             word, losers=(*losers, Loser(SourceKind.POLLER, _what_screen_says(screen, best)))
         )
@@ -223,7 +225,10 @@ def _against_screen(
 
 
 def _what_screen_says(screen: ScreenTrack, best: Held) -> str:
-    return "says the same" if screen.shown is best.activity else "shows nothing that we can read"
+    if screen.shown is best.activity:
+        return "says the same"
+    is_blank = screen.shown is Activity.STARTING
+    return "shows nothing yet" if is_blank else "shows nothing that we can read"
 
 
 def _which_dialog(
@@ -245,7 +250,7 @@ def _needed(best: Held, shown: Activity, poll_interval: timedelta) -> timedelta 
     """Return how long a screen must show something to outweigh a word; None if it never does."""
     if shown.is_waiting:
         return SCREEN_SHOWS_DIALOG
-    if shown in (Activity.RUNNING, Activity.STARTING):
+    if shown is Activity.RUNNING:
         return SCREEN_SHOWS_WORK
     if best.activity in _AFTER_A_TURN and shown is Activity.IDLE:
         return None  # the prompt is back, and what the turn ended with is still so

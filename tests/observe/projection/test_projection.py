@@ -364,6 +364,28 @@ def test_an_agents_own_word_goes_before_its_screen(world: World) -> None:
     assert all(outcome.reason is None for outcome in step.outcomes)
 
 
+@pytest.mark.requirement("RES-3", "RES-6")
+@pytest.mark.parametrize(
+    ("event_type", "activity"),
+    [
+        ("turn.started", RUNNING),
+        ("approval.requested", APPROVAL),
+        ("turn.completed", Activity.IDLE),
+    ],
+)
+def test_a_screen_that_shows_nothing_yet_contradicts_nobody(
+    world: World, event_type: str, activity: Activity
+) -> None:
+    world.apply(world.look(pane(), Activity.STARTING, pids=[7]))
+    assert world.pane(pane()).activity_state is Activity.STARTING
+    world.apply(world.said(event_type, pid=7))
+    for _ in range(10):
+        world.wait(1)
+        world.apply(world.look(pane(), Activity.STARTING, pids=[7]))
+    assert world.pane(pane()).activity_state is activity
+    assert world.pane(pane()).evidence_mode is EvidenceMode.DETERMINISTIC
+
+
 @pytest.mark.requirement("RES-9", "ERR-4")
 def test_of_two_words_at_the_same_moment_rank_decides_and_the_loser_is_shown(world: World) -> None:
     world.apply(world.look(pane(), RUNNING, provider=Provider.CODEX))
