@@ -36,6 +36,7 @@ claude is waiting_approval, not ready for a message
   because   a dialog with numbered choices asks whether a tool may go on
   rule      approval
   dialog    '❯ 1. Yes' in line 35 of 39
+  dialog    '❯ 1. Yes' in line 35 of 39
   bottom:4  'Esc to cancel · Tab to amend · ctrl+e to explain' in line 39 of 39
   box       absent
   provider  the current command is 'claude' (confidence 0.86)
@@ -43,6 +44,7 @@ lost
   approval-plan (waiting_approval): outranked: priority 93, not 94
   menu (waiting_input): outranked: priority 90, not 94
   choice (waiting_input): outranked: priority 65, not 94
+  dialog-open (waiting_input): outranked: priority 20, not 94
 """)
 
 

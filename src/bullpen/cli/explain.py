@@ -34,7 +34,10 @@ __all__ = ["command"]
     "--agent-version", default="", metavar="VERSION", help="With --file: the program's version."
 )
 @click.option(
-    "--cursor", metavar="X,Y", default="", help="With --file: where the cursor is, from 0,0."
+    "--cursor",
+    metavar="X,Y[,hidden]",
+    default="",
+    help="With --file: where the cursor is, from 0,0, and whether it is hidden.",
 )
 @json_option
 @no_start_option

@@ -62,10 +62,11 @@ def _split(line: str) -> list[str]:
 def _cursor(text: str) -> Cursor | None:
     if not text:
         return None
-    x, _, y = text.partition(",")
-    if not (x.isdigit() and y.isdigit()):
-        raise click.BadParameter(f"{text!r} is not X,Y", param_hint="--cursor")
-    return Cursor(int(x), int(y))
+    place, _, hidden = text.partition(",hidden")
+    x, _, y = place.partition(",")
+    if hidden or not (x.isdigit() and y.isdigit()):
+        raise click.BadParameter(f"{text!r} is not X,Y or X,Y,hidden", param_hint="--cursor")
+    return Cursor(int(x), int(y), is_visible=place == text)
 
 
 def verdict_lines(judged: PaneVerdict, screen: Screen) -> list[str]:

@@ -101,7 +101,7 @@ def _screen(snapshot: PaneSnapshot, front: Front) -> Screen:
     process = front.agent or front.process
     return read_screen(
         "\n".join(snapshot.painted or snapshot.screen),
-        cursor=Cursor(info.cursor_x, info.cursor_y),
+        cursor=Cursor(info.cursor_x, info.cursor_y, info.is_cursor_visible),
         title=info.title,
         arguments=process.argv if process else (),
     )

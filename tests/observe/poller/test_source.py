@@ -704,6 +704,7 @@ def put_recorded(world: World, pane_id: str, label: Label) -> None:
         height=max(label.height, content.count("\n") + 1),
         cursor_x=x,
         cursor_y=y,
+        is_cursor_visible=label.cursor_visible,
     )
     rows = [(each.argv or (), each.depth) for each in label.procs or ()]
     if not rows and label.argv and label.procs is None:

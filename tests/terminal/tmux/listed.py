@@ -33,6 +33,7 @@ _PANE = PaneInfo(
     mode="",
     cursor_x=0,
     cursor_y=0,
+    is_cursor_visible=True,
     history_size=0,
     session_name="main",
     window_name="sh",
@@ -56,7 +57,8 @@ def printed(info: PaneInfo, mark: str) -> bytes:
         *(info.window_activity, info.pane_id, info.pane_index, info.pane_pid, info.tty),
         *(info.width, info.height, int(info.is_active), int(info.is_dead)),
         "" if info.dead_status is None else info.dead_status,
-        *(int(info.is_alternate), info.mode, info.cursor_x, info.cursor_y, info.history_size),
+        *(int(info.is_alternate), info.mode, info.cursor_x, info.cursor_y),
+        *(int(info.is_cursor_visible), info.history_size),
     ]
     texts = [
         *(info.session_name, info.window_name, info.title),

@@ -34,6 +34,7 @@ def test_a_silent_pane_is_not_captured_again() -> None:
         {"height": 25},
         {"cursor_x": 1},
         {"cursor_y": 1},
+        {"is_cursor_visible": False},
         {"history_size": 1},
         {"is_alternate": True},
         {"is_dead": True},

@@ -43,7 +43,8 @@ async def test_a_pane_is_listed_with_all_that_tmux_tells_of_it(
     assert (info.width, info.height, info.is_active) == (80, 24, True)
     assert (info.current_path, info.current_command) == (str(tmp_path), "sleep")
     assert (info.is_dead, info.is_alternate, info.mode, info.history_size) == (False, False, "", 0)
-    assert (info.cursor_x, info.cursor_y, info.dead_status) == (0, 0, None)
+    assert (info.cursor_x, info.cursor_y, info.is_cursor_visible) == (0, 0, True)
+    assert info.dead_status is None
     assert "sleep 1000" in info.start_command
     assert info.tty.startswith("/dev/")
     os.kill(info.pane_pid, 0)

@@ -34,7 +34,7 @@ PIECE_CHARACTERS = 4000  # of a message, per command: a line of tmux's control m
 
 _FIELDS = (
     *("#{pid}.#{start_time}", "#{pane_pid}", "#{pane_dead}", "#{pane_tty}", "#{pane_width}"),
-    *("#{cursor_x}", "#{cursor_y}", "#{pane_in_mode}", "#{pane_synchronized}"),
+    *("#{cursor_x}", "#{cursor_y}", "#{cursor_flag}", "#{pane_in_mode}", "#{pane_synchronized}"),
     *("#{pane_input_off}", "#{bracket_paste_flag}", "#{pane_title}"),
 )
 _SEPARATOR = "|"
@@ -122,11 +122,11 @@ class PaneTerminal:
         asked = ("display-message", "-p", "-t", self._id, _SEPARATOR.join(_FIELDS))
         facts, painted = await self._answers([asked, paint_command(self._id)])
         values = _split(facts, _FIELDS)
-        server, pid, is_dead, _, width, x, y, mode, synchronized, off, bracketed, title = values
+        server, pid, is_dead, _, width, x, y, flag, *modes, title = values
         self._check(server, pid, is_dead)
         screen = read_screen(
             painted,
-            cursor=Cursor(int(x or 0), int(y or 0)),
+            cursor=Cursor(int(x or 0), int(y or 0), flag != "0"),
             title=title,
             arguments=self._agent.argv if self._agent else (),
         )
@@ -136,7 +136,7 @@ class PaneTerminal:
             box=prompt.text if prompt else "",
             lines=screen.lines,
             width=int(width or 0),
-            obstacle=_obstacle(mode, synchronized, off, bracketed),
+            obstacle=_obstacle(*modes),
         )
 
     async def paste(self, text: str) -> None:

@@ -383,6 +383,7 @@ def _judged_by(snapshot: PaneSnapshot) -> object:
         info.is_dead,
         info.cursor_x,
         info.cursor_y,
+        info.is_cursor_visible,
         snapshot.processes,
         snapshot.capture.lines,
     )

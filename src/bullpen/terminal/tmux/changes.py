@@ -57,5 +57,6 @@ def _look(pane: PaneInfo) -> object:
         pane.is_alternate,
         pane.cursor_x,
         pane.cursor_y,
+        pane.is_cursor_visible,
         pane.history_size,
     )

@@ -45,6 +45,7 @@ class PaneInfo(msgspec.Struct, frozen=True, kw_only=True):
     mode: str  # "copy-mode" and the like while somebody looks at it that way
     cursor_x: int
     cursor_y: int
+    is_cursor_visible: bool
     history_size: int
     session_name: str
     window_name: str
@@ -106,6 +107,7 @@ _SIMPLE: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("mode", "pane_mode", str),
     ("cursor_x", "cursor_x", _integer),
     ("cursor_y", "cursor_y", _integer),
+    ("is_cursor_visible", "cursor_flag", _flag),
     ("history_size", "history_size", _integer),
 )
 _TEXTS = (
