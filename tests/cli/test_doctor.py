@@ -16,6 +16,7 @@ from bullpen.cli.doctor import Check, listing
 from bullpen.model.alerts import Alert, AlertLevel
 from bullpen.model.states import HealthStatus, Provider, SourceKind
 from bullpen.model.version import VERSION
+from bullpen.terminal.tmux import program
 from bullpen.testing.daemon import FakeDaemon
 from tests.cli.commands import execute, invoke
 
@@ -144,7 +145,19 @@ async def test_without_tmux_agents_elsewhere_are_still_seen(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_on_path(home / "bin", monkeypatch)
+    monkeypatch.setattr(program, "USUAL_DIRECTORIES", ())
     assert (await checks())["tmux"].level == "warn"
+
+
+async def test_tmux_is_found_where_the_daemon_finds_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_on_path(home / "usual", monkeypatch, tmux="echo tmux 3.4")
+    monkeypatch.setenv("PATH", str(home / "empty"))
+    monkeypatch.setattr(program, "USUAL_DIRECTORIES", (str(home / "usual"),))
+    assert (await checks())["tmux"].said == f"tmux 3.4 at {home}/usual/tmux"
+    monkeypatch.setenv("TMUX_BIN", str(home / "usual/tmux"))
+    assert (await checks())["tmux"].said == f"tmux 3.4 at {home}/usual/tmux"
 
 
 async def test_a_program_that_does_not_tell_its_version_is_no_trouble(

@@ -30,6 +30,8 @@ from bullpen.model.appearance import HEALTH, one_line
 from bullpen.model.sources import SourceHealth
 from bullpen.model.states import HealthStatus, Provider, SourceKind
 from bullpen.model.version import VERSION
+from bullpen.terminal.tmux import TmuxNotInstalled
+from bullpen.terminal.tmux.program import find_tmux
 
 __all__ = ["Check", "command", "daemon_checks", "listing"]
 
@@ -135,8 +137,9 @@ def _python() -> Check:
 
 
 def _tmux() -> Check:
-    path = shutil.which("tmux")
-    if path is None:
+    try:
+        path = find_tmux(os.environ)  # as the daemon does, which may have no PATH to speak of
+    except TmuxNotInstalled:
         said = "there is none: agents in panes cannot be seen"
         return Check("tmux", WARN, said, "install tmux 3.2 or newer")
     try:
