@@ -191,12 +191,13 @@ async def test_the_level_of_the_log_is_a_variable(home: Path, tmux: PrivateTmux)
     assert not log.exists() or log.read_text() == ""
     async with daemon(home, RUST_LOG="debug") as running:
         await running.peer.ingest(event(session="claude:a"))
-        late = event(session="claude:a") | {"observed_at": "2020-01-01T00:00:00Z"}
+        old = {"observed_at": "2020-01-01T00:00:00Z"}
+        late = [event(session="claude:a") | old for _ in range(2)]  # the first is told to everybody
         await running.peer.exchange(
             {
                 "id": 1,
                 "method": "source.ingest",
-                "params": {"source_kind": "claude_hooks", "events": [late]},
+                "params": {"source_kind": "claude_hooks", "events": late},
             }
         )
         await running.end(signal.SIGTERM)
