@@ -82,7 +82,8 @@ async def test_without_a_daemon_that_is_said(command: str) -> None:
 
 async def test_what_a_daemon_refuses_is_said(daemon: FakeDaemon) -> None:
     done = await execute("explain", "nobody")
-    assert done == (1, "", "bullpen: there is no agent or pane 'nobody'\n")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("bullpen: there is no agent or pane 'nobody'; `bullpen ls` ")
 
 
 def test_the_program_is_the_one_of_the_package() -> None:

@@ -50,7 +50,8 @@ async def test_it_ends_with_4_when_the_agent_goes(daemon: FakeDaemon) -> None:
 @pytest.mark.requirement("TR-60")
 async def test_who_was_not_there_is_gone_too(daemon: FakeDaemon) -> None:
     done = await execute("wait", "nobody", "--until", "idle")
-    assert done == (4, "", "bullpen: there is no agent or pane 'nobody'\n")
+    assert (done.code, done.out) == (4, "")
+    assert done.err.startswith("bullpen: there is no agent or pane 'nobody'; `bullpen ls` ")
     assert (await execute("wait", "nobody", "--until", "gone")).code == 0
 
 

@@ -85,7 +85,8 @@ def brief(said: str) -> str:
 
 def not_found(subject: str) -> ApiError:
     """Return the error for somebody who is not there."""
-    return ApiError(Reason.AGENT_NOT_FOUND, f"there is no agent or pane {brief(subject)}")
+    known = "`bullpen ls` and `bullpen panes` list what there is"
+    return ApiError(Reason.AGENT_NOT_FOUND, f"there is no agent or pane {brief(subject)}; {known}")
 
 
 def _is_meant(agent: AgentState, subject: str) -> bool:
