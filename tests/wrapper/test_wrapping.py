@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import signal
+import sys
 from pathlib import Path
 
 import psutil
@@ -209,6 +210,42 @@ async def test_it_can_be_stopped_and_let_go_on(home: Path) -> None:
 
             await eventually(is_raw)
         assert (await place.daemon.answer_to("hello")).is_ok
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody tells what a program ignores")
+async def test_ctrl_z_stops_the_program_and_the_wrapper_as_in_any_shell(home: Path) -> None:
+    async with room(home) as place, place.wrapped(dummy()) as glass:
+        await place.daemon.until_ready()
+        await glass.type("\x1a")
+
+        async def is_stopped() -> bool:
+            return await status_of(glass.process.pid) == psutil.STATUS_STOPPED
+
+        await eventually(is_stopped)
+        assert await is_cooked(glass.process)
+        os.kill(glass.process.pid, signal.SIGCONT)
+        assert (await place.daemon.answer_to("hello")).is_ok
+        await glass.type("back again\r")
+        await glass.until(b"You said: back again")
+
+
+@pytest.mark.parametrize(
+    ("begin", "read"),
+    [
+        ("import signal; signal.signal(signal.SIGTSTP, signal.SIG_IGN)", b"65"),
+        ("import tty; tty.setraw(0)", b"26"),
+    ],
+    ids=["ignores", "reads"],
+)
+async def test_ctrl_z_is_the_programs_if_it_reads_keys_or_ignores_it(
+    home: Path, begin: str, read: bytes
+) -> None:
+    code = f"{begin}; import sys; print('on', flush=True); print(ord(sys.stdin.read(1)))"
+    async with room(home) as place, place.wrapped(python(code)) as glass:
+        await glass.until(b"on")
+        await glass.type("\x1aA\r")
+        await glass.until(read)
+        assert await glass.wait() == 0
 
 
 async def test_without_a_daemon_the_agent_runs_and_is_found_when_there_is_one(home: Path) -> None:

@@ -22,6 +22,7 @@ from typing import Self, cast
 
 from bullpen.connection.errors import CommandNotFound
 from bullpen.errors import BullpenError
+from bullpen.terminal.line_discipline import edit_characters, is_to_suspend
 
 __all__ = ["EXEC_HELPER", "PtyClosed", "PtyProcess"]
 
@@ -30,7 +31,6 @@ READ_BYTES = 2**16
 START_SECONDS = 10.0  # for a helper that takes milliseconds
 STEP_SECONDS = 0.25  # from SIGHUP to SIGTERM to SIGKILL: to the end in less than a second
 MAX_LINE_BYTES = 4095 if sys.platform == "linux" else 1023  # with its end, where lines are edited
-IUTF8 = 0x4000  # of an input mode, on Linux and macOS; termios has no name for it
 POLL_SECONDS = 0.01  # nothing tells when the last of a group is gone; somebody has to look
 
 EXEC_HELPER = Path(__file__).with_name("pty_exec.py")
@@ -95,7 +95,7 @@ class PtyProcess(asyncio.SubprocessProtocol):
             os.set_blocking(master, False)
             os.set_blocking(report, False)
             termios.tcsetwinsize(master, (rows, columns))
-            _edit_characters(slave)
+            edit_characters(slave)
             if is_raw:
                 tty.setraw(slave)
             process = cls(words, master)
@@ -294,6 +294,12 @@ class PtyProcess(asyncio.SubprocessProtocol):
             if self._has_group:
                 os.killpg(self.foreground, number)
 
+    async def suspend(self) -> bool:
+        """Stop the program if Ctrl-Z, which was typed, is to do that; return whether it is."""
+        if self._fd < 0 or not await asyncio.to_thread(is_to_suspend, self._fd, self.pid):
+            return False
+        return self._signal(signal.SIGSTOP)
+
     # The end.
 
     @property
@@ -392,10 +398,3 @@ def _environment(given: Mapping[str, str] | None, term: str) -> dict[str, str]:
     if "LC_CTYPE" not in environment:
         environment["BULLPEN_LC_CTYPE"] = "unset"  # for the helper, which takes it away again
     return environment
-
-
-def _edit_characters(slave: int) -> None:
-    """Have a terminal that edits lines rub out whole characters, not bytes of them."""
-    modes = termios.tcgetattr(slave)
-    modes[0] |= IUTF8
-    termios.tcsetattr(slave, termios.TCSANOW, modes)

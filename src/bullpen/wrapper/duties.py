@@ -14,6 +14,7 @@ import msgspec
 
 from bullpen.api.wrapping import WrapperState
 from bullpen.errors import BullpenError
+from bullpen.terminal.line_discipline import SUSPEND_KEY
 from bullpen.terminal.pty import PtyClosed
 from bullpen.wrapper.addressing import Addressing
 from bullpen.wrapper.answering import Answering
@@ -177,6 +178,8 @@ class Duties:
                 await self.addressing.type(data)
             except PtyClosed:
                 return
+            if SUSPEND_KEY in data and (process := self._terminal.process) is not None:
+                await process.suspend()  # and us with it: see `Signals`
         hang_up()
 
     async def _tell_states(self) -> None:

@@ -111,5 +111,9 @@ class LineStatus:
         return self.status
 
     def is_prompt(self, tail: bytes) -> bool:
-        """Whether output that ends so ends with a prompt, painted or plain."""
-        return bool(tail and (self.idle.search(tail) or self.idle.search(last_line(tail).encode())))
+        """Whether output that ends so ends with a prompt, painted or plain.
+
+        The key that stops a program is shown behind it, and leaves nothing on the line.
+        """
+        shown = last_line(tail).removesuffix("^Z")
+        return bool(tail and (self.idle.search(tail) or self.idle.search(shown.encode())))
