@@ -341,6 +341,24 @@ async def test_params_that_do_not_fit_are_refused_with_their_path_and_without_a_
     assert calls == []
 
 
+@pytest.mark.requirement("ERR-9")
+@pytest.mark.parametrize("params", ["null", "[]", "{}"])
+async def test_no_params_may_be_said_in_several_ways(params: str) -> None:
+    class Needy(msgspec.Struct):
+        times: int
+
+    peer = StreamPeer()
+    builder = Connection.builder().on_request("m", lambda p, c: p.level, params=Form)
+    builder = builder.on_request("n", lambda p, c: p.times, params=Needy)
+    async with asyncio.timeout(5), builder.connect(peer):
+        peer.say(b'{"id":1,"method":"m","params":%b}\n' % params.encode())
+        peer.say(b'{"id":2,"method":"n","params":%b}\n' % params.encode())
+        await settle()
+        good, bad = peer.heard
+    assert good["result"] == 1
+    assert bad["error"]["code"] == -32602
+
+
 @pytest.mark.requirement("error:bad-params", "L-34")
 async def test_params_that_cannot_be_read_are_bad_params() -> None:
     peer = StreamPeer()

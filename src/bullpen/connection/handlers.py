@@ -6,6 +6,7 @@ returning, declines by returning `DECLINED`, and rewrites for those after it by 
 `Declined(message)`.
 """
 
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -29,6 +30,9 @@ class Declined(msgspec.Struct, frozen=True):
 
 
 DECLINED = Declined()
+
+# What some clients send instead of leaving the member out.
+_NO_PARAMS = (b"null", b"[]")
 
 
 class Link:
@@ -69,6 +73,9 @@ class Link:
                 except UnicodeDecodeError:
                     pass  # a lone surrogate, perhaps: the patient way below knows
                 except msgspec.ValidationError:
+                    if bytes(params) in _NO_PARAMS:
+                        with contextlib.suppress(msgspec.ValidationError):
+                            return self._decode(b"{}")
                     raise
                 except msgspec.DecodeError:
                     pass
