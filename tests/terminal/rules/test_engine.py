@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from bullpen.model.states import Activity
@@ -154,6 +155,25 @@ def test_a_draft_goes_on_below_blank_lines_where_it_is_known_how(screen: str, te
     assert found is not None
     assert found.text == text
     assert found.state == ("draft" if text else "empty")
+
+
+SIDEBAR = """
+sessions    |said | more
+ 牛 one     |--------------------
+            |> \x1b[1mmine\x1b[0m
+            |--------------------
+""".strip("\n")
+
+
+def test_beside_a_sidebar_a_screen_is_read_as_without_one() -> None:
+    beside = rules('[[rules]]\nname="a"\nactivity="idle"\nreason="b"\nprompt=["draft"]')
+    beside = msgspec.structs.replace(beside, sidebar="|")
+    result = decide(read_screen(SIDEBAR, cursor=Cursor(19, 2)), beside)
+    assert (result.prompt, result.evidence[0].text) == ("draft", "mine")
+    frame = "\n".join(f"{line.replace('|', ' '):40}|" for line in SIDEBAR.splitlines())
+    assert decide(read_screen(frame), beside).prompt == "absent"
+    half = SIDEBAR.replace("|--", " --")  # what is not in every row is no edge
+    assert decide(read_screen(half), beside).prompt == "absent"
 
 
 def test_the_lowest_box_is_the_prompt() -> None:

@@ -30,6 +30,11 @@ def recorded(provider: str) -> list[Label]:
     return [label for label in agents() if label.provider == provider]
 
 
+def shown_by(label: Label) -> Screen:
+    """Return a recorded screen without its sidebar, which mutated rows would not have."""
+    return Layout(screen(label), shipped_rules()[Provider(label.provider)]).screen
+
+
 def with_rows(shown: Screen, *, at: int, texts: Sequence[str]) -> Screen:
     """Return the screen with plain lines put in above a row."""
     count = len(texts)
@@ -74,7 +79,7 @@ def changed(
     for label in recorded(provider):
         if label.activity in without:
             continue
-        shown = screen(label)
+        shown = shown_by(label)
         before, after = verdict(shown, provider), verdict(mutate(shown), provider)
         if (before.activity, before.ready) != (after.activity, after.ready):
             yield (
@@ -90,7 +95,7 @@ STARTING = frozenset([Activity.STARTING.value])
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_dialogs_and_screens_in_the_scrollback_are_history(provider: str) -> None:
     scrollback = [
-        screen(label).lines
+        shown_by(label).lines
         for label in recorded(provider)
         if label.activity in ("waiting_approval", "waiting_input", "idle")
     ]
@@ -145,7 +150,7 @@ def test_a_reply_that_imitates_chrome_is_a_reply(provider: str) -> None:
     """Every program indents what the model says below its bullet."""
     rules = shipped_rules()[Provider(provider)]
     for label in recorded(provider):
-        shown = screen(label)
+        shown = shown_by(label)
         reply = Layout(shown, rules).region("reply")
         if label.activity != "idle" or reply.top is None or not reply.lines:
             continue

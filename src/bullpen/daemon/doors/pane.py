@@ -126,16 +126,18 @@ class PaneTerminal:
         self._check(server, pid, is_dead)
         screen = read_screen(
             painted,
+            width=int(width or 0),
             cursor=Cursor(int(x or 0), int(y or 0), flag != "0"),
             title=title,
             arguments=self._agent.argv if self._agent else (),
         )
-        prompt = Layout(screen, self._rules).prompt
+        layout = Layout(screen, self._rules)
+        prompt = layout.prompt
         return Look(
             verdict=decide(screen, self._rules),
             box=prompt.text if prompt else "",
-            lines=screen.lines,
-            width=int(width or 0),
+            lines=layout.screen.lines,
+            width=layout.screen.width,
             obstacle=_obstacle(*modes),
         )
 

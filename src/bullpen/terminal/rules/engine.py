@@ -69,7 +69,9 @@ def decide(screen: Screen, provider: ProviderRules, *, version: str = "") -> Ver
     """Say what the provider's program is doing, judged by this screen alone."""
     layout = Layout(screen, provider)
     outcomes = [
-        _try(rule, layout, screen) for rule in provider.by_priority if version in rule.version_range
+        _try(rule, layout, layout.screen)
+        for rule in provider.by_priority
+        if version in rule.version_range
     ]
     winner = next((outcome for outcome in outcomes if not outcome.missing), None)
     losers = tuple(_losers(outcomes, winner))

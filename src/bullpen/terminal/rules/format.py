@@ -243,6 +243,8 @@ class ProviderRules(msgspec.Struct, frozen=True, dict=True):
     """The first line of anything the program says."""
     dialog: str = ""
     """The line that opens a dialog."""
+    sidebar: str = ""
+    """The character that stands between a sidebar at the left and all else, in every row."""
     answers: Answers | None = None
     """How dialogs are answered; None if nobody but who sees them can."""
     rules: tuple[Rule, ...] = ()

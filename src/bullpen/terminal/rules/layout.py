@@ -22,6 +22,9 @@ from bullpen.terminal.rules.screen import FAINT, Cursor, Screen, width_of
 __all__ = ["Layout", "Prompt", "Region"]
 
 
+NARROWEST_SIDEBAR = 8  # cells; what stands further left is a frame
+
+
 class Prompt(msgspec.Struct, frozen=True):
     """The prompt box: the rows it fills, frame included, what it holds, and in what state it is."""
 
@@ -54,7 +57,8 @@ class Layout:
     """One screen, taken apart as a provider's programs draw it."""
 
     def __init__(self, screen: Screen, provider: ProviderRules) -> None:
-        self._screen = screen
+        self.screen = self._screen = _beside_sidebar(screen, provider.sidebar)
+        """What is taken apart: without a sidebar, if one is open."""
         self._provider = provider
         self._regions: dict[str, Region] = {}
 
@@ -135,6 +139,20 @@ class Layout:
                 return row
         row_before = _last_match(self._screen, self._provider.dialog, 0, top)
         return top if row_before is None else row_before
+
+
+def _beside_sidebar(screen: Screen, edge: str) -> Screen:
+    """The screen without the sidebar, which is as high as the screen is."""
+    lines = screen.lines[: screen.end]
+    if not edge or not lines or not all(edge in line for line in lines):
+        return screen
+    columns = set.intersection(*(_columns(line, edge) for line in lines))
+    fitting = [each for each in columns if NARROWEST_SIDEBAR <= each <= screen.width // 2]
+    return screen.right_of(min(fitting)) if fitting else screen
+
+
+def _columns(line: str, edge: str) -> set[int]:
+    return {width_of(line[: found.start()]) for found in re.finditer(re.escape(edge), line)}
 
 
 def _last_match(screen: Screen, regex: str, top: int, end: int) -> int | None:

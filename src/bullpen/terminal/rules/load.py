@@ -29,6 +29,7 @@ _TABLES: dict[str, Any] = {
     "turn": str,
     "item": str,
     "dialog": str,
+    "sidebar": str,
     "answers": Answers,
 }
 

@@ -68,6 +68,20 @@ class Screen(msgspec.Struct, frozen=True):
         """The row after the last one that shows anything."""
         return next((row + 1 for row in reversed(range(len(self.lines))) if self.lines[row]), 0)
 
+    def right_of(self, cell: int) -> "Screen":
+        """The screen without the cells up to and with this one."""
+        starts = [_length_of(line, cell + 1) for line in self.lines]
+        cursor = self.cursor
+        if cursor:
+            cursor = Cursor(max(cursor.x - cell - 1, 0), cursor.y, cursor.is_visible)
+        return msgspec.structs.replace(
+            self,
+            lines=tuple(line[start:] for line, start in zip(self.lines, starts, strict=True)),
+            tones=tuple(tone[start:] for tone, start in zip(self.tones, starts, strict=False)),
+            width=max(self.width - cell - 1, 0),
+            cursor=cursor,
+        )
+
     def tone(self, row: int, column: int) -> str | None:
         """The tone of a character; None if it is not known."""
         if row >= len(self.tones):
@@ -120,6 +134,14 @@ def width_of(text: str) -> int:
         0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
         for char in text
     )
+
+
+def _length_of(text: str, cells: int) -> int:
+    """How many characters fill that many cells."""
+    length = min(len(text), cells)
+    while width_of(text[:length]) > cells:
+        length -= 1
+    return length
 
 
 class _Pen(NamedTuple):
