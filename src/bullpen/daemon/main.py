@@ -42,6 +42,7 @@ from bullpen.daemon.wrappers import Wrapper, sighting
 from bullpen.errors import BullpenError
 from bullpen.model.alerts import Alert, AlertLevel, ResolvePolicy
 from bullpen.model.reasons import Reason
+from bullpen.model.records import Restored
 from bullpen.model.states import EvidenceTier, SourceKind
 from bullpen.model.version import VERSION
 from bullpen.model.views import PaneState, StateChange
@@ -150,15 +151,44 @@ class Daemon:
         logger.info("stopped")
 
     async def _begin(self, stack: contextlib.AsyncExitStack) -> None:
-        settings = self._settings
+        restored = await self._open_store(stack)
+        await self._open_gateway(stack, restored)
+        await self._open_post(stack)
+        snapshots = Snapshots(self._store, self.pipeline, self._now)
+        self.service = Service(
+            self.pipeline,
+            self.alarms,
+            snapshots,
+            self._now,
+            describe=self._describe,
+            deliver=self.pipeline.gateway.deliver,
+            stop=lambda: self._stop.ask("somebody asked for it"),
+            talk=self.talk,
+            reach=self.reach,
+        )
+        self.alarms.on_change = self.service.tell_summary
+        stack.push_async_callback(self._keep_all, snapshots)
+        await self._open_sources(stack, restored.panes)
+        await self._look_once()
+        # The socket is closed after the looking has stopped, and before anything else is let go.
+        await stack.enter_async_context(
+            open_door(self._paths, self.service.builder, self._note_door)
+        )
+        await stack.enter_async_context(_background(self._work(snapshots)))
+        logger.info("watching; listening at %s", self._paths.socket)
+
+    async def _open_store(self, stack: contextlib.AsyncExitStack) -> Restored:
         self._store = await Store.open(
             self._paths.state_db,
             now=self._now(),
-            snapshots_kept=settings.daemon.snapshots_kept,
+            snapshots_kept=self._settings.daemon.snapshots_kept,
         )
         stack.push_async_callback(self._store.aclose)
         restored = await self._store.restore()
         self.alarms = self._make_alarms(restored.alerts)
+        return restored
+
+    async def _open_gateway(self, stack: contextlib.AsyncExitStack, restored: Restored) -> None:
         gateway = Gateway(
             self._now,
             nonce=self._nonce,
@@ -171,11 +201,12 @@ class Daemon:
         gateway.restore(restored, await self._store.events(recent, REMEMBERED))
         self.pipeline = self._make_pipeline(gateway)
         self.pipeline.restore(restored)
-        snapshots = Snapshots(self._store, self.pipeline, self._now)
+
+    async def _open_post(self, stack: contextlib.AsyncExitStack) -> None:
         self.post = await stack.enter_async_context(
             Post.open(
                 self._store,
-                settings.mail,
+                self._settings.mail,
                 self._paths,
                 self._now,
                 agents=self.pipeline.projection.agents,
@@ -183,43 +214,27 @@ class Daemon:
                 on_rules=self._note_rules,
             )
         )
-        rules = await asyncio.to_thread(screen_rules, settings, self._paths)
+        rules = await asyncio.to_thread(screen_rules, self._settings, self._paths)
         self.talk = TalkService(self.post, PushAddresses(await self._database_of_tasks(stack)))
         self.reach = Reach(self.post, rules, find_pane=self._pane_of)
-        self.service = Service(
-            self.pipeline,
-            self.alarms,
-            snapshots,
-            self._now,
-            describe=self._describe,
-            deliver=gateway.deliver,
-            stop=lambda: self._stop.ask("somebody asked for it"),
-            talk=self.talk,
-            reach=self.reach,
-        )
-        self.alarms.on_change = self.service.tell_summary
-        stack.push_async_callback(self._keep_all, snapshots)
+
+    async def _open_sources(
+        self, stack: contextlib.AsyncExitStack, known_panes: tuple[PaneState, ...]
+    ) -> None:
         around = Surroundings(
-            settings=settings,
+            settings=self._settings,
             paths=self._paths,
             now=self._now,
             environment=dict(os.environ),
-            known_panes=restored.panes,
+            known_panes=known_panes,
             panes=self._panes,
         )
-        kinds = settings.sources.enabled
-        if settings.daemon.isolate_sources:
+        gateway, kinds = self.pipeline.gateway, self._settings.sources.enabled
+        if self._settings.daemon.isolate_sources:
             sources = isolated_sources(gateway, kinds, around, self.alarms)
             await stack.enter_async_context(sources)
         else:
             await stack.enter_async_context(local_sources(gateway, kinds, around))
-        await self._look_once()
-        # The socket is closed after the looking has stopped, and before anything else is let go.
-        await stack.enter_async_context(
-            open_door(self._paths, self.service.builder, self._note_door)
-        )
-        await stack.enter_async_context(_background(self._work(snapshots)))
-        logger.info("watching; listening at %s", self._paths.socket)
 
     async def _database_of_tasks(self, stack: contextlib.AsyncExitStack) -> Database:
         """Return where that is kept which is forgotten with tasks."""
