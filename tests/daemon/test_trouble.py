@@ -56,9 +56,9 @@ async def managed(peer: Peer, pane_id: str) -> dict[str, Any]:
     return found
 
 
-async def doctor(home: Path, path: str | None = None) -> dict[str, dict[str, str]]:
+async def doctor(home: Path, **environment: str) -> dict[str, dict[str, str]]:
     """Run the real command; return what it says of each thing."""
-    _, said = await output(home, "doctor", "--json", PATH=path or os.environ["PATH"])
+    _, said = await output(home, "doctor", "--json", **environment)
     return {each["name"]: each for each in json.loads(said)["checks"]}
 
 
@@ -175,13 +175,12 @@ async def test_names_of_any_kind_are_told_as_they_are(tmux: PrivateTmux) -> None
 
 
 async def test_without_tmux_it_says_so_and_hears_what_it_is_told(home: Path) -> None:
-    (home / "bare").mkdir()
-    (home / "bare/ps").symlink_to("/bin/ps")
-    async with daemon(home, PATH=str(home / "bare")) as running:
+    nowhere = str(home / "tmux")  # a tmux of this machine is found without any PATH
+    async with daemon(home, TMUX_BIN=nowhere) as running:
         await goes_on(running.peer)
-        found = await doctor(home, str(home / "bare"))
-    assert found["tmux"]["level"] == "warn"
-    assert "there is none" in found["tmux"]["said"]
+        found = await doctor(home, TMUX_BIN=nowhere)
+    assert found["tmux"]["level"] == "bad"
+    assert nowhere in found["tmux"]["said"]
     assert found["daemon"]["level"] == "ok"
 
 
