@@ -27,6 +27,8 @@ class KnownPane(msgspec.Struct, frozen=True):
     """Whose program seems to run in it."""
     has_agent_process: bool = False
     """... and that by its processes, not only by what it shows."""
+    agent_pid: int = 0
+    """The process of that program; 0 if it is not known."""
 
     def depth(self, pid: int) -> int | None:
         """Return how far below the pane a process is, if it is: a number to compare by."""

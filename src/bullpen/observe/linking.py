@@ -31,7 +31,7 @@ def may_take(
     """
     other = records.session_in(records.panes[known.pane])
     if other is None or other is session or other.is_ended:
-        return True
+        return other is session or not _is_below_another(session, known)
     if strength < other.strength:
         return False
     if strength == other.strength == GUESSED:
@@ -51,6 +51,14 @@ def is_better(one: SessionRecord, other: SessionRecord) -> bool:
 def _touched(session: SessionRecord) -> float:
     at = session.updated_at or session.heard_at
     return at.timestamp() if at else 0.0
+
+
+def _is_below_another(session: SessionRecord, known: KnownPane) -> bool:
+    """Whether the process in the pane that started it is another program's, which says nothing."""
+    if not known.has_agent_process or known.provider in (None, session.provider):
+        return False
+    mine, its = known.depth(session.origin.pid), known.depth(known.agent_pid)
+    return mine is not None and its is not None and mine > its
 
 
 def _is_nested(session: SessionRecord, other: SessionRecord, known: KnownPane) -> bool:

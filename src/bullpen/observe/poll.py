@@ -165,6 +165,7 @@ def report_of(sight: Sight, watch: PaneWatch) -> PollReport:
         last_output_at=watch.last_output_at,
         no_agent_streak=watch.no_agent_streak,
         is_agent_gone=sight.is_agent_gone,
+        agent_pid=sight.agent.pid if sight.agent else 0,
         provider=judged.provider,
         streak=watch.streak,
         since=watch.since,

@@ -61,6 +61,8 @@ class PaneReport(msgspec.Struct, frozen=True, kw_only=True):
     """How many looks in a row, up to this one, found no agent."""
     is_agent_gone: bool = False
     """The processes are known and none of them is an agent's."""
+    agent_pid: int = 0
+    """The process of the agent; 0 if it is not known."""
 
 
 class ServerReport(msgspec.Struct, frozen=True):

@@ -76,6 +76,7 @@ def _see_pane(
             report.pids or (),
             record.looks_like,
             has_agent_process=is_agent and report.signature.inputs.provider_hint,
+            agent_pid=report.agent_pid if is_agent else 0,
         )
     )
     _see_speaker(records, record, report)

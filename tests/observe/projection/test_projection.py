@@ -199,6 +199,25 @@ def test_an_agent_that_another_one_started_does_not_speak_for_the_pane(world: Wo
     assert world.pane(pane()).activity_state is RUNNING
 
 
+def test_an_agent_below_another_that_says_nothing_does_not_speak_for_the_pane(
+    world: World,
+) -> None:
+    def look() -> Observation:
+        return world.look(pane(), RUNNING, provider=Provider.CODEX, pids=[5, 7, 8, 9], agent_pid=7)
+
+    world.apply(look())
+    world.apply(world.said("turn.completed", session="claude:nested", pid=9, tmux_pane="%0"))
+    world.wait(1)
+    world.apply(look())
+    assert world.pane(pane()).provider is Provider.CODEX
+    assert world.pane(pane()).activity_state is RUNNING
+    assert world.names() == ["codex-1", "claude-1"]
+    assert world.agent("claude-1").pane is None
+    # What is above, or is of the same program, may speak: many start themselves once more.
+    world.apply(codex(world, "codex:a", "thread.active", pid=9))
+    assert world.pane(pane()).session_key == "codex:a"
+
+
 @pytest.mark.requirement("TTL-1")
 def test_a_second_session_in_a_pane_replaces_the_first(world: World) -> None:
     world.apply(world.look(pane(), RUNNING, pids=[7]))

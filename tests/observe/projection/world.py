@@ -78,6 +78,7 @@ class World:
         at: datetime | None = None,
         streak: int = 0,
         is_ready: bool = False,
+        agent_pid: int = 0,
     ) -> Observation:
         """What the poller says of a pane; without an activity, that there is no agent in it."""
         at = at or self.now
@@ -102,6 +103,7 @@ class World:
             last_output_at=at - timedelta(seconds=quiet),
             no_agent_streak=streak,
             is_agent_gone=is_gone,
+            agent_pid=agent_pid,
         )
         return self._observation(
             SourceKind.POLLER,
