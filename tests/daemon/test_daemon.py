@@ -1,8 +1,10 @@
 """The daemon, from outside: a socket, lines of JSON, a real tmux."""
 
 import asyncio
+import contextlib
 import logging
 import shlex
+import sqlite3
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -244,6 +246,27 @@ async def test_anybodys_own_agent_can_report(tmux: PrivateTmux) -> None:
         )
         await peer.ask("report", name="builder", activity="exited")
         assert "builder" not in await peer.agents()
+
+
+@pytest.mark.requirement("A2-1")
+async def test_cursors_are_kept_though_nothing_happens() -> None:
+    clock = Clock()
+    async with running_daemon(clock=clock) as (peer, _):
+        path = (await peer.ask("daemon.info"))["state_path"]
+
+        def checkpoint() -> str:
+            with contextlib.closing(sqlite3.connect(path)) as database:
+                found = database.execute("SELECT max(checkpoint_ts) FROM cursor_state_v2")
+                return str(found.fetchone()[0])
+
+        for _ in range(2):
+            before = await asyncio.to_thread(checkpoint)
+            clock.advance(31)
+
+            async def is_another(before: str = before) -> bool:
+                return await asyncio.to_thread(checkpoint) not in (before, "None")
+
+            await until(is_another)
 
 
 # ------------------------------------------------------------------------------- what is refused

@@ -346,12 +346,16 @@ class Gateway:
         """Return how far each source was read, to be written after what was read from it."""
         return self._feeds.cursors()
 
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether it is time to write the cursors."""
+        return self._checkpoints.is_due(self._now())
+
     def checkpoint(self) -> tuple[CursorState, ...]:
         """Return the cursors if it is time to write them, and nothing otherwise."""
-        now = self._now()
-        if not self._checkpoints.is_due(now):
+        if not self.is_checkpoint_due:
             return ()
-        self._checkpoints.take(now)
+        self._checkpoints.take(self._now())
         return self.cursors()
 
     def buffers(self) -> dict[str, int]:

@@ -161,7 +161,7 @@ class Pipeline:
 
     def _take(self, step: Step, batch: Sequence[Ingested], now: datetime) -> None:
         self._unsaved.add(step)
-        if batch or not self._unsaved.is_empty:
+        if batch or not self._unsaved.is_empty or self.gateway.is_checkpoint_due:
             self._something_to_keep.set()
         if step.changes:
             self._on_changes(step.changes)
