@@ -56,9 +56,9 @@ async def managed(peer: Peer, pane_id: str) -> dict[str, Any]:
     return found
 
 
-async def doctor(home: Path, **environment: str) -> dict[str, dict[str, str]]:
-    """Run the real command; return what it says of each thing."""
-    _, said = await output(home, "doctor", "--json", **environment)
+async def doctor(home: Path, tmux: str = "") -> dict[str, dict[str, str]]:
+    """Run the real command, perhaps with another tmux; return what it says of each thing."""
+    _, said = await output(home, "doctor", "--json", TMUX_BIN=tmux)
     return {each["name"]: each for each in json.loads(said)["checks"]}
 
 
@@ -178,7 +178,7 @@ async def test_without_tmux_it_says_so_and_hears_what_it_is_told(home: Path) -> 
     nowhere = str(home / "tmux")  # a tmux of this machine is found without any PATH
     async with daemon(home, TMUX_BIN=nowhere) as running:
         await goes_on(running.peer)
-        found = await doctor(home, TMUX_BIN=nowhere)
+        found = await doctor(home, nowhere)
     assert found["tmux"]["level"] == "bad"
     assert nowhere in found["tmux"]["said"]
     assert found["daemon"]["level"] == "ok"
