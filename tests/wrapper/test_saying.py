@@ -19,9 +19,9 @@ import time
 def say(text): sys.stdout.write(text); sys.stdout.flush()
 say("> ")
 for line in sys.stdin:
-    say("first\\nand sec")
+    say("first\\nand se")
     while not Path("go").exists(): time.sleep(0.01)
-    say("ond\\n> ")
+    say("cond\\n> ")
 """
 
 
@@ -87,7 +87,7 @@ async def test_a_program_that_prints_lines_is_heard_before_it_is_done(home: Path
         daemon = place.daemon
         await daemon.until_ready()
         assert (await daemon.inject("go on")).outcome == "submitted"
-        await daemon.until(lambda: daemon.said_of("m1:1") == "first\nand sec", "the beginning")
+        await daemon.until(lambda: daemon.said_of("m1:1") == "first\nand se", "the beginning")
         assert not daemon.answers
         (home / "go").touch()
         assert (await daemon.answer("m1:1")).text == "first\nand second"
