@@ -30,6 +30,13 @@ class KnownPane(msgspec.Struct, frozen=True):
     agent_pid: int = 0
     """The process of that program; 0 if it is not known."""
 
+    def is_anothers(self, provider: Provider) -> bool:
+        """Whether a process of another program is the agent in it.
+
+        What a variable names is then only where somebody was started from: an editor, perhaps.
+        """
+        return self.has_agent_process and self.provider not in (None, provider)
+
     def depth(self, pid: int) -> int | None:
         """Return how far below the pane a process is, if it is: a number to compare by."""
         return self.pids.index(pid) if pid in self.pids else None
@@ -91,7 +98,7 @@ class Inventory:
         """
         if origin.pid and (known := self.of_process(origin.pid)):
             return known
-        if origin.tmux_pane and (known := self._named(origin)):
+        if origin.tmux_pane and (known := self._named(origin)) and not known.is_anothers(provider):
             return known
         if origin.tty and (known := self._on_tty(origin.tty)):
             return known

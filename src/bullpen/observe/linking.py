@@ -55,7 +55,7 @@ def _touched(session: SessionRecord) -> float:
 
 def _is_below_another(session: SessionRecord, known: KnownPane) -> bool:
     """Whether the process in the pane that started it is another program's, which says nothing."""
-    if not known.has_agent_process or known.provider in (None, session.provider):
+    if not known.is_anothers(session.provider):
         return False
     mine, its = known.depth(session.origin.pid), known.depth(known.agent_pid)
     return mine is not None and its is not None and mine > its

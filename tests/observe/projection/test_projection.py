@@ -218,6 +218,15 @@ def test_an_agent_below_another_that_says_nothing_does_not_speak_for_the_pane(
     assert world.pane(pane()).session_key == "codex:a"
 
 
+def test_a_variable_does_not_put_an_agent_into_the_pane_of_another(world: World) -> None:
+    """An editor that was started from the pane has an agent in it, say."""
+    world.apply(world.look(pane(), RUNNING, provider=Provider.CODEX, pids=[5, 7], agent_pid=7))
+    world.apply(world.said("turn.completed", session="claude:editor", pid=99, tmux_pane="%0"))
+    assert world.pane(pane()).provider is Provider.CODEX
+    assert world.names() == ["codex-1", "claude-1"]
+    assert world.agent("claude-1").pane is None
+
+
 @pytest.mark.requirement("TTL-1")
 def test_a_second_session_in_a_pane_replaces_the_first(world: World) -> None:
     world.apply(world.look(pane(), RUNNING, pids=[7]))
