@@ -339,3 +339,11 @@ def test_every_setting_is_asked_for_by_somebody() -> None:
         is_a_source = section == "sources" and name in {kind.value for kind in SourceKind}
         is_asked_for = re.search(rf"\b(?:{section}|_?settings|limits)\.{name}\b", code)
         assert is_asked_for or is_a_source, f"{info.key} changes nothing"
+
+
+def test_every_variable_of_ours_is_on_its_page() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    known = {variable for info in describe() for variable in info.variables}
+    within = {"BULLPEN_LC_CTYPE"}  # said by a process of ours to another
+    for variable in set(re.findall(r'"(BULLPEN_[A-Z_]+)"', code)) - known - within:
+        assert f"`{variable}`" in PAGE, variable
