@@ -17,7 +17,7 @@ from bullpen.api.methods import HookAnswer, HookAsk, HookReport, HookTook
 from bullpen.api.talk import AwaitWake, WakeReply
 from bullpen.connection import Context, TypedRequest
 from bullpen.daemon.doors.codex import CodexDoor
-from bullpen.daemon.doors.external import ExternalDoor
+from bullpen.daemon.doors.external import BY, ExternalDoor
 from bullpen.daemon.doors.hooks import DrainDoor, WakeDoor
 from bullpen.daemon.doors.opencode import OpencodeDoor
 from bullpen.daemon.doors.tmux import TmuxDoor
@@ -63,6 +63,7 @@ class Reach:
             on_output=lambda name, text: post.hear_said(name, Utterance(text=text)),
             on_change=lambda name: post.changed([name]),
             thread_of=self._thread_of,
+            task_before=self._task_before,
         )
         post.dialogs.add(self._opencode)
         post.dialogs.add(self._codex)
@@ -142,6 +143,18 @@ class Reach:
             return message.id
         thread = await self._post.mailboxes.thread(message.id)
         return thread[0].id if thread else message.id
+
+    async def _task_before(self, message: Message) -> str:
+        """Return the task that an agent elsewhere made of what it got before in a conversation."""
+        if not message.reply_to:
+            return ""
+        thread = await self._post.mailboxes.thread(message.id)
+        name = message.to_agent.lower()
+        for each in reversed([each for each in thread if each.to_agent.lower() == name]):
+            for receipt in reversed(await self._post.mailboxes.receipts(each.id)):
+                if receipt.evidence.by == BY and (found := receipt.evidence.data.get("turn_id")):
+                    return str(found)
+        return ""
 
     async def _has_mail(self, agent: str) -> bool:
         return bool(await self._post.mailboxes.waiting(agent, limit=1))

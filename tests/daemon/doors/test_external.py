@@ -310,6 +310,31 @@ async def test_a_question_is_the_answer_and_what_is_said_to_it_goes_into_the_sam
         assert message["contextId"] == "context-1"
 
 
+@pytest.mark.requirement("door:external")
+@pytest.mark.parametrize("has_forgotten", [False, True], ids=["known", "forgotten"])
+async def test_what_is_said_to_a_question_goes_into_the_same_task_also_after_a_restart(
+    has_forgotten: bool,
+) -> None:
+    async with FakeA2AAgent("1.0", is_automatic=False) as agent:
+        async with running_daemon() as (peer, _):
+            await peer.ask("external.discover", url=agent.url, alias="echo")
+            first = await send(peer, "echo", "mend it")
+            await until(lambda: _sent(agent))
+            agent.require(agent.last, "which file?")
+            asked = (await answer(peer, first))["reply"]["id"]
+            task_id = agent.last
+        if has_forgotten:
+            agent.forget(task_id)
+        async with running_daemon() as (peer, _):
+            second = await send(peer, "Echo", "that one", reply_to=asked)
+            await until(lambda: _sent(agent, 2))
+            message = agent.sent[1].body["params"]["message"]
+            if not has_forgotten:
+                assert (message["taskId"], message["contextId"]) == (task_id, "context-1")
+            agent.complete(agent.last, "mended")
+            assert (await answer(peer, second))["reply"]["content"] == "mended"
+
+
 async def test_what_an_agent_says_on_the_way_is_told_to_who_watches() -> None:
     async with (
         FakeA2AAgent("1.0", is_automatic=False, streams=True) as agent,

@@ -41,6 +41,7 @@ class PeerUnreachable(A2AError):
     def __init__(self, url: str, reason: object, *, was_sent: bool) -> None:
         super().__init__(f"{url} does not answer: {reason}")
         self.url = url
+        self.reason = str(reason)
         self.was_sent = was_sent
 
 

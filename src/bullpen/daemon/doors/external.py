@@ -51,7 +51,7 @@ class ExternalDoor:
 
     `on_turn` is told how turns end, `on_output` what is said on the way, `on_change` that an agent
     is to be looked at again; they must not wait. `thread_of` says to which conversation a message
-    belongs.
+    belongs, `task_before` which task of the agent's that was last in.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class ExternalDoor:
         on_output: Callable[[str, str], None],
         on_change: Callable[[str], None],
         thread_of: Callable[[Message], Awaitable[str]],
+        task_before: Callable[[Message], Awaitable[str]],
         pause_seconds: float = FIRST_PAUSE_SECONDS,
     ) -> None:
         self._elsewhere = elsewhere
@@ -73,6 +74,7 @@ class ExternalDoor:
         self._on_output = on_output
         self._on_change = on_change
         self._thread_of = thread_of
+        self._task_before = task_before
         self._pause_seconds = pause_seconds
         self._works: dict[str, _Work] = {}
         self._handing: dict[str, _Handing] = {}
@@ -107,9 +109,9 @@ class ExternalDoor:
     async def _hand_over(self, delivery: Delivery, note: Note, handing: "_Handing") -> Handover:
         agent, message = delivery.recipient, delivery.message
         thread = await self._thread_of(message)
-        known = self._conversations.get((agent, thread), _Conversation())
         try:
             peer = await self._elsewhere.peer(agent)
+            known = await self._conversation(agent, peer, message, thread)
             if handing.is_over:
                 return Handover(Handed.NOT_READY, "it was over before the agent had it")
             task = await peer.send(
@@ -292,12 +294,27 @@ class ExternalDoor:
         if self._elsewhere.note_activity(agent, Activity.IDLE):
             self._on_change(agent)
 
+    async def _conversation(
+        self, agent: str, peer: Peer, message: Message, thread: str
+    ) -> "_Conversation":
+        """Return where a message belongs; after a restart, by asking the agent."""
+        known = self._conversations.get((agent, thread))
+        if known is None and (task_id := await self._task_before(message)):
+            try:
+                known = _Conversation.of(await peer.get_task(task_id))
+            except PeerRefused as refused:
+                if refused.is_busy:
+                    raise
+                logger.info("%s knows the task %s no more: %s", agent, task_id, refused)
+            except PeerUnreachable as error:  # of the message itself, nothing was sent yet
+                raise PeerUnreachable(error.url, error.reason, was_sent=False) from error
+        return known or _Conversation()
+
     def _remember(self, work: "_Work") -> None:
         """Keep what a reply needs to go into the same conversation, or the same task."""
-        task, key = work.task, (work.agent, work.thread)
-        waiting = task.id if task.status is RemoteState.INPUT_REQUIRED else ""
-        if task.context_id or waiting:
-            self._conversations[key] = _Conversation(task.context_id, waiting)
+        found, key = _Conversation.of(work.task), (work.agent, work.thread)
+        if found.context_id or found.task_id:
+            self._conversations[key] = found
             self._conversations.move_to_end(key)
         while len(self._conversations) > MOST_CONVERSATIONS:
             self._conversations.popitem(last=False)
@@ -310,6 +327,11 @@ class _Conversation:
         self.context_id = context_id
         self.task_id = task_id
         """The task that waits for an answer, if one does."""
+
+    @classmethod
+    def of(cls, task: A2ATask) -> "_Conversation":
+        """Return where what is said next to a task belongs."""
+        return cls(task.context_id, task.id if task.status is RemoteState.INPUT_REQUIRED else "")
 
 
 class _Handing:
