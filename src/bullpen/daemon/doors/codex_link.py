@@ -31,10 +31,10 @@ from bullpen.connection import (
     Request,
     open_transport,
 )
+from bullpen.daemon.doors.staying import stay_connected
 from bullpen.errors import BullpenError
 from bullpen.jsonrpc.wire import Response, decode_value
 from bullpen.model.version import VERSION
-from bullpen.terminal.tmux.backoff import Backoff
 
 __all__ = ["CodexLink", "NotConnected"]
 
@@ -46,7 +46,6 @@ ANSWER_SECONDS: Final = 10.0
 # terminal, which joins within half a second.
 SETTLE_SECONDS: Final = 2.0
 MOST_FAILURES: Final = 8
-STEADY_SECONDS: Final = 10.0  # a server that was there for so long is not one that fails at once
 JOIN_SECONDS: Final = 0.05  # to the next attempt to join a thread whose first turn runs
 DOUBT_SECONDS: Final = 1.0
 READS_AT_ONCE: Final = 20
@@ -199,23 +198,20 @@ class CodexLink:
     # ------------------------------------------------------------------------- being connected
 
     async def _run(self) -> None:
-        pauses, failures = Backoff(), 0
-        loop = asyncio.get_running_loop()
-        while failures < self._most_failures:
-            began = loop.time()
-            try:
-                await self._serve()
-            except (BullpenError, OSError, TimeoutError) as error:
-                logger.debug("the app server at %s: %s", self.address, error)
-            self._lose()
-            if self._was_connected and loop.time() - began >= STEADY_SECONDS:
-                pauses.succeeded()
-                failures = 0
-            failures += 1
-            pauses.failed(loop.time())
-            await asyncio.sleep(pauses.pause_seconds)
+        await stay_connected(
+            self._try_to_serve,
+            was_connected=lambda: self._was_connected,
+            most_failures=self._most_failures,
+        )
         self.is_gone = True
         self._announce()
+
+    async def _try_to_serve(self) -> None:
+        try:
+            await self._serve()
+        except (BullpenError, OSError, TimeoutError) as error:
+            logger.debug("the app server at %s: %s", self.address, error)
+        self._lose()
 
     async def _serve(self) -> None:
         """Connect, and listen until the connection is lost."""

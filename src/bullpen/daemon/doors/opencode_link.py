@@ -22,7 +22,7 @@ from bullpen.agents.providers.opencode.turns import (
 )
 from bullpen.agents.providers.turn_news import TurnNews
 from bullpen.agents.providers.values import mapping, text
-from bullpen.terminal.tmux.backoff import Backoff
+from bullpen.daemon.doors.staying import stay_connected
 
 __all__ = ["OpencodeLink"]
 
@@ -33,7 +33,6 @@ ANSWER_SECONDS: Final = 5.0  # right after its start it may not answer at all
 SILENCE_SECONDS: Final = 40.0  # it says every ten that it is there
 READY_SECONDS: Final = 10.0
 MOST_FAILURES: Final = 12
-STEADY_SECONDS: Final = 10.0
 SESSIONS_LOOKED_AT: Final = 10
 MESSAGES_LOOKED_AT: Final = 50
 MOST_AWAITED: Final = 100
@@ -169,23 +168,20 @@ class OpencodeLink:
     # ------------------------------------------------------------------------- being connected
 
     async def _run(self) -> None:
-        pauses, failures = Backoff(), 0
-        loop = asyncio.get_running_loop()
-        while failures < self._most_failures:
-            began = loop.time()
-            try:
-                await self._listen()
-            except (HttpError, OSError, ValueError) as error:
-                logger.debug("opencode at %s: %s", self.address, error)
-            self.is_connected = False
-            self._announce()
-            if self._was_connected and loop.time() - began >= STEADY_SECONDS:
-                pauses.succeeded()
-                failures = 0
-            failures += 1
-            pauses.failed(loop.time())
-            await asyncio.sleep(pauses.pause_seconds)
+        await stay_connected(
+            self._try_to_listen,
+            was_connected=lambda: self._was_connected,
+            most_failures=self._most_failures,
+        )
         self.is_gone = True
+        self._announce()
+
+    async def _try_to_listen(self) -> None:
+        try:
+            await self._listen()
+        except (HttpError, OSError, ValueError) as error:
+            logger.debug("opencode at %s: %s", self.address, error)
+        self.is_connected = False
         self._announce()
 
     async def _listen(self) -> None:
