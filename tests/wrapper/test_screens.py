@@ -6,6 +6,7 @@ import pytest
 
 from bullpen.api.wrapping import AnswerDialog, PressKeys, ReadTerminal, WrapperInterrupt
 from bullpen.model.states import Activity
+from bullpen.testing.tmux import eventually
 from tests.wrapper.rooms import read, room, tui
 
 LONG = "\n".join(f"line {number} of it, with 日本語" for number in range(40))
@@ -156,3 +157,23 @@ async def test_a_box_that_is_drawn_before_the_program_listens_is_not_pasted_into
     async with room(home) as place, place.wrapped(tui("--late")):
         await place.daemon.until_ready()
         assert (await place.daemon.answer_to("hello")).text == "You said: hello"
+
+
+@pytest.mark.requirement("talk:draft")
+async def test_what_somebody_writes_is_not_joined_before_it_is_shown(home: Path) -> None:
+    log = home / "keys"
+    log.touch()
+    async with room(home) as place:
+        program = tui("--slow-echo", "0.7", "--log", str(log))
+        async with place.wrapped(program) as glass:
+            daemon = place.daemon
+            await daemon.until_ready()
+            await glass.type("\x1b[200~my draft\x1b[201~")
+
+            async def has_come() -> bool:
+                return "my draft" in await read(log)
+
+            await eventually(has_come)  # and is not painted yet
+            reply = await daemon.inject("hello", ready_seconds=2.0)
+            assert reply.outcome == "not_ready", reply
+            assert "from bob" not in await read(log)

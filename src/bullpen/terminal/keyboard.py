@@ -16,6 +16,7 @@ __all__ = [
     "Address",
     "Keyboard",
     "Passed",
+    "is_report",
     "not_found_notice",
     "parse_address",
     "reply_notice",
@@ -276,6 +277,11 @@ def _is_whole(sequence: bytes) -> bool:
     if sequence[:1] == b"O":
         return len(sequence) > 1
     return True
+
+
+def is_report(data: bytes) -> bool:
+    """Whether the terminal says this by itself, or the mouse, and nobody has typed anything."""
+    return all(_REPORT.fullmatch(each) for each in data.split(b"\x1b")[1:]) and data[:1] == b"\x1b"
 
 
 def sent_notice(name: str, *, is_local: bool) -> str:

@@ -25,6 +25,7 @@ from bullpen.terminal.injection import (
     manners_of,
     prepare,
 )
+from bullpen.terminal.keyboard import is_report
 from bullpen.terminal.pty import PtyClosed
 from bullpen.wrapper.attempts import AttemptBook, AttemptRecord
 from bullpen.wrapper.pace import Pace
@@ -41,6 +42,8 @@ BY = "pty"
 READY_SECONDS = 0.1  # for which a box must have been ready: screens flicker
 # Gemini draws its box a moment before it listens, which it does once it asks for bracketed paste.
 UNBRACKETED_SECONDS = 3.0
+# What somebody types is in the box a moment later, and later still if nothing has been shown since.
+TYPED_SECONDS, UNSHOWN_SECONDS = 1.0, 5.0
 ESCAPE, CONTROL_C = b"\x1b", b"\x03"
 ESCAPE_SECONDS = 0.2  # between two of them; at once they are another key
 SIGNAL_SECONDS = 0.5  # for a program to say something about being interrupted
@@ -79,6 +82,7 @@ class Injector:
         self._pasted = ""  # our last message
         self._leftover = ""  # the same, if it was interrupted and may be back in the box
         self._is_stopped = False  # it was interrupted, and we have typed nothing since
+        self._keyed_at: float | None = None  # when somebody typed, as far as it may not be shown
         self.turn: Turn | None = None
         """The one that is being followed."""
 
@@ -111,6 +115,8 @@ class Injector:
 
     def note_keys(self, data: bytes) -> None:
         """Somebody pressed keys: perhaps those that interrupt a turn."""
+        if not is_report(data):
+            self._keyed_at = self._loop.time()
         if self.turn is not None and (data == ESCAPE or CONTROL_C in data):
             self._note_interruption()
 
@@ -253,7 +259,11 @@ class Injector:
         since = self._watch.ready_since
         if since is None:
             return None
-        return since + (READY_SECONDS if self._is_bracketed else UNBRACKETED_SECONDS)
+        ready_at = since + (READY_SECONDS if self._is_bracketed else UNBRACKETED_SECONDS)
+        if self._keyed_at is None:
+            return ready_at
+        is_shown = self._terminal.last_output > self._keyed_at
+        return max(ready_at, self._keyed_at + (TYPED_SECONDS if is_shown else UNSHOWN_SECONDS))
 
     def _sight(self, injection: Injection) -> Sight:
         sight = self._watch.sight(injection.message.text, self._leftover)

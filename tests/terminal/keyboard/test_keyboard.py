@@ -8,6 +8,7 @@ from bullpen.terminal.keyboard import (
     Address,
     Keyboard,
     Passed,
+    is_report,
     not_found_notice,
     parse_address,
     reply_notice,
@@ -273,3 +274,21 @@ def test_a_line_that_is_not_known_ends_when_it_is_known_to_be_empty() -> None:
     keyboard.feed(b"\x1b[200~pasted")
     keyboard.forget_line()
     assert keyboard.feed(b"@codex hi\r") == [Passed(b"@codex hi\r")]
+
+
+@pytest.mark.parametrize(
+    ("data", "is_one"),
+    [
+        (b"\x1b[I", True),
+        (b"\x1b[<0;10;20M\x1b[<0;10;20m", True),
+        (b"\x1b[?62;22c", True),
+        (b"\x1b[Ia", False),
+        (b"\x1b[200~text\x1b[201~", False),
+        (b"\x1b[A", False),
+        (b"\x1b", False),
+        (b"a", False),
+        (b"", False),
+    ],
+)
+def test_what_the_terminal_says_by_itself_is_not_typed(data: bytes, is_one: bool) -> None:
+    assert is_report(data) == is_one
