@@ -131,7 +131,7 @@ async def test_what_somebody_has_begun_to_write_is_not_joined(home: Path) -> Non
         await glass.type("a draft")
         await daemon.until(lambda: not daemon.states[-1].is_ready, "a draft")
         reply = await daemon.inject("hello", ready_seconds=0.2)
-        assert (reply.outcome, reply.reason) == ("not_ready", "the agent is busy")
+        assert (reply.outcome, reply.reason) == ("not_ready", "somebody has begun to write")
         await glass.type("\x7f" * len("a draft"))
         await daemon.until_ready()
         # Nothing was typed, so the same attempt may be made again.

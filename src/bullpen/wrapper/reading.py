@@ -65,6 +65,14 @@ class LineReader:
     def read(self) -> Reading:
         """Look at what it wrote last."""
         status = self.status.see(self._context)
+        if status is Status.BUSY and self.status.is_draft(self._context.tail(TAIL_BYTES)):
+            return Reading(
+                activity=Activity.IDLE,
+                status=status,
+                prompt="draft",
+                why="something stands at its prompt",
+                line=self.status.prompt,
+            )
         if status is not Status.IDLE:
             return Reading.of(status, "no prompt" if status is Status.BUSY else "")
         is_draft = self._drafts.has_draft and not self._is_as_it_came()

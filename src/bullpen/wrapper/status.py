@@ -80,6 +80,7 @@ class LineStatus:
         self.status = Status.NOT_STARTED
         self.prompt = ""
         """The line of the prompt, as it was when it came."""
+        self._is_at_prompt = False  # it has been given no line since
 
     def start(self) -> None:
         """The program is being started."""
@@ -92,6 +93,7 @@ class LineStatus:
     def type_line(self, end: int) -> None:
         """It is given a line, or an end of one, when so much was written."""
         self._since = end
+        self._is_at_prompt = False
         if self.status is Status.IDLE:
             self.status = Status.BUSY
 
@@ -107,8 +109,14 @@ class LineStatus:
         is_prompt = self.is_prompt(tail)
         if is_prompt and self.status is not Status.IDLE:
             self.prompt = last_line(tail)
+        self._is_at_prompt |= is_prompt
         self.status = Status.IDLE if is_prompt else Status.BUSY
         return self.status
+
+    def is_draft(self, tail: bytes) -> bool:
+        """Whether output that ends so ends with a line that was begun and not given to it."""
+        line = last_line(tail)
+        return self._is_at_prompt and line != self.prompt and line.startswith(self.prompt)
 
     def is_prompt(self, tail: bytes) -> bool:
         """Whether output that ends so ends with a prompt, painted or plain.
