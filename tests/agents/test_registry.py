@@ -141,6 +141,7 @@ def test_what_is_no_entry_is_passed_over(agents: AgentRegistry) -> None:
     (directory / "huge.json").write_text('{"agent_id": "huge", "x": "' + "x" * 2**17 + '"}')
     (directory / "other.json").write_text(json.dumps({"agent_id": "a" * 64, "pid": os.getpid()}))
     (directory / "directory.json").mkdir()
+    os.mkfifo(directory / "pipe.json")  # at which a reader would wait for ever
     (directory / "gone.json").symlink_to("nowhere")
     put(agents, "pidless")
     put(agents, "odd", pid="12")

@@ -1,6 +1,8 @@
 """The directories under `~/.a2a`, whose files Synapse and others read and write, too."""
 
 import contextlib
+import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import msgspec
 from bullpen.api.files import locked, write_private
 from bullpen.errors import BullpenError
 
-__all__ = ["hold", "write_fields"]
+__all__ = ["hold", "read_fields", "write_fields"]
 
 PRIVATE_DIRECTORY = 0o700
 
@@ -29,6 +31,19 @@ def hold(directory: Path, lock: str, trouble: Callable[[OSError], BullpenError])
         except OSError as error:
             raise trouble(error) from error
         yield
+
+
+def read_fields(path: Path, most_bytes: int) -> bytes:
+    """Return what stands in a file, or the first of it; who waits at a pipe waits for ever.
+
+    Raises:
+        OSError: it cannot be read, or is no file.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(f"{path.name} is no file")
+        return file.read(most_bytes)
 
 
 def write_fields(path: Path, fields: msgspec.Struct) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bullpen.agents.a2a_files import hold, write_fields
+from bullpen.agents.a2a_files import hold, read_fields, write_fields
 from bullpen.agents.instances import Instance, Instances
 from bullpen.agents.processes import is_running
 from bullpen.errors import BullpenError
@@ -279,9 +279,7 @@ class AgentRegistry:
 def _fields(path: Path) -> dict[str, Any] | None:
     """Return what a file says; None if there is none, or it is not what it should be."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        fields = msgspec.json.decode(data, type=dict[str, Any])
+        fields = msgspec.json.decode(read_fields(path, MAX_BYTES + 1), type=dict[str, Any])
     except (OSError, ValueError, RecursionError):
         return None
     return fields if fields.get("agent_id") == path.stem else None

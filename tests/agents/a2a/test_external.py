@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -88,6 +89,7 @@ def test_what_is_no_agent_is_passed_over(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_text(content)
     (tmp_path / "directory.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")  # at which a reader would wait for ever
     theirs = {"name": "T", "url": "http://t", "alias": "theirs", "unheard": "of"}
     (tmp_path / "theirs.json").write_text(json.dumps(theirs))
     assert [each.alias for each in registry.list_agents()] == ["echo-agent", "theirs"]

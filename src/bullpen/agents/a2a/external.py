@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from bullpen.agents.a2a.errors import A2AError, AliasError
-from bullpen.agents.a2a_files import hold, write_fields
+from bullpen.agents.a2a_files import hold, read_fields, write_fields
 from bullpen.model.external import ExternalAgent
 
 __all__ = ["ExternalAgentRegistry", "RegistryUnusable", "alias_of", "default_directory"]
@@ -138,8 +138,7 @@ class ExternalAgentRegistry:
 
 def _read(path: Path) -> ExternalAgent | None:
     try:
-        with path.open("rb") as file:
-            found = msgspec.json.decode(file.read(MAX_BYTES + 1), type=ExternalAgent)
+        found = msgspec.json.decode(read_fields(path, MAX_BYTES + 1), type=ExternalAgent)
     except (OSError, ValueError, RecursionError):
         return None
     return found if found.alias == path.stem else None
