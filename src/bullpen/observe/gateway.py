@@ -173,6 +173,7 @@ class Gateway:
         """
         if socket_path is not None and not PurePosixPath(socket_path).is_absolute():
             raise RpcError(INVALID_PARAMS, "Invalid params: socket_path is not absolute")
+        known = self._registry.get(kind)
         with as_api_errors():
             registration = self._registry.hello(
                 kind,
@@ -184,6 +185,8 @@ class Gateway:
             )
         record = self._record(kind)
         if socket_path is not None:
+            if known is not None and known.socket_path is None:
+                self._feeds.forget(kind)  # what ours gave as a cursor means nothing to another
             self._feeds.connect(kind, lambda: open_transport(f"unix://{socket_path}"))
         elif kind not in self._feeds:
             record.status, record.reason = HealthStatus.HEALTHY, ""

@@ -86,6 +86,10 @@ class Feeds:
             on_notice=lambda _: self._stir(),
         )
 
+    def forget(self, kind: SourceKind) -> None:
+        """Read whoever is next of a kind from its start."""
+        self._cursors.pop(kind, None)
+
     def detach(self, kind: SourceKind) -> None:
         """Pull no longer from a source, if there is one of that kind."""
         feed = self._feeds.pop(kind, None)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bullpen.api.errors import ApiError
-from bullpen.api.methods import DeliverRaw, EventsAvailable, PullEvents
+from bullpen.api.methods import DeliverRaw, EventsAvailable, PullEvents, PullReply
 from bullpen.connection import (
     Connection,
     Context,
@@ -379,6 +379,32 @@ async def test_a_source_that_says_hello_is_pulled_from_its_socket_and_may_move(h
             again.say("2")
             await gateway.pull_sources()
             assert given_out(gateway) == ["1", "2"]
+
+
+@pytest.mark.requirement("A3-5", "IF-S2")
+async def test_a_source_that_takes_the_place_of_ours_is_read_from_its_start(home: Path) -> None:
+    time = Time()
+    asked: list[str | None] = []
+
+    def answer(request: PullEvents, context: Context) -> PullReply:
+        asked.append(request.cursor)
+        health = SourceHealth(status=HealthStatus.HEALTHY, checked_at=time())
+        return PullReply(events=(), next_cursor="theirs", heartbeat_ts=time(), source_health=health)
+
+    builder = Connection.builder().on_request(PullEvents, answer)
+    path, ours = home / "theirs.sock", FakeSource(time)
+    async with open_gateway(time) as gateway, served("unix", ours, home) as way:
+        gateway.attach(HOOKS, way)
+        ours.say("1")
+        await gateway.pull_sources()
+        async with listen_unix(str(path), builder):
+            gateway.hello(
+                HOOKS, nonce=NONCE, protocol_version=1, peer_uid=OWNER, socket_path=str(path)
+            )
+            await gateway.pull_sources()
+            time.advance(1)
+            await gateway.pull_sources()
+    assert asked == [None, "theirs"]
 
 
 async def test_a_source_that_was_restarted_is_found_again_and_nothing_told_twice(
