@@ -256,3 +256,14 @@ async def test_each_message_that_ended_is_in_the_log(codex: FakeDaemon) -> None:
         ("codex", "user", True),
     ]
     assert (await show("messages", "--after", str(entries[-1]["number"]))).out == "no messages\n"
+
+
+async def test_a_long_message_is_cut_in_a_list_and_whole_where_it_is_shown(
+    codex: FakeDaemon,
+) -> None:
+    await show("send", "codex", "x" * 5000, "--ttl", "0")
+    for command in ("task", "dead-letters"):
+        (line,) = (await show(command)).out.splitlines()
+        assert "x" * 100 in line
+        assert len(line) < 400
+    assert "x" * 5000 in (await show("task", "m-1")).out

@@ -9,7 +9,12 @@ from bullpen.api.talk import ListDeadLetters, RequeueMessage
 from bullpen.cli.calls import ask
 from bullpen.cli.options import complete_agents, json_option, no_start_option
 from bullpen.cli.output import Cell, columns, print_json, terminal_width, text, word_cell
-from bullpen.cli.receipts import delivery_line, delivery_record, message_record
+from bullpen.cli.receipts import (
+    content_line,
+    delivery_line,
+    delivery_record,
+    message_record,
+)
 from bullpen.cli.speaking import refusals, secret
 from bullpen.model.appearance import age_words
 from bullpen.model.deliveries import Delivery
@@ -121,7 +126,7 @@ def listing(
             word_cell(RECEIPTS[each.state], each.state),
             text(f"{each.message.from_agent} to {each.recipient}"),
             Cell(f"{age_words((now - each.accepted_at).total_seconds())} ago"),
-            text(each.message.content.strip()),
+            Cell(content_line(each.message)),
         ]
         for each in deliveries
     ]

@@ -14,6 +14,7 @@ from bullpen.model.mailing import RECEIPTS, delivery_words, plain_text
 from bullpen.model.messages import Message, Priority, wire_message
 
 __all__ = [
+    "content_line",
     "delivery_line",
     "delivery_record",
     "echo_text",
@@ -22,6 +23,8 @@ __all__ = [
     "reasons",
     "step_line",
 ]
+
+MOST_LISTED = 200  # characters of what a message says, in a list of many
 
 
 def message_record(message: Message) -> dict[str, Any]:
@@ -59,6 +62,12 @@ def message_head(message: Message, now: datetime) -> str:
         *([f"answers {message.reply_to}"] if message.reply_to else []),
     ]
     return one_line(", ".join(facts))
+
+
+def content_line(message: Message, *, most: int = MOST_LISTED) -> str:
+    """Return what a message says, in one line and so many characters."""
+    said = one_line(message.content.strip())
+    return said if len(said) <= most else f"{said[: most - 1]}…"
 
 
 def echo_text(text: str, *, err: bool = False, ends: bool = True) -> None:

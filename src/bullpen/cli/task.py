@@ -11,7 +11,7 @@ from bullpen.api.talk import CancelTask, GetTask, ListTasks
 from bullpen.cli.calls import ask
 from bullpen.cli.options import complete_agents, json_option, no_start_option
 from bullpen.cli.output import Cell, columns, print_json, terminal_width, text, word_cell
-from bullpen.cli.receipts import message_record
+from bullpen.cli.receipts import content_line, message_record
 from bullpen.cli.speaking import refusals, secret
 from bullpen.model.appearance import age_words, one_line
 from bullpen.model.mailing import TASKS, plain_text
@@ -118,7 +118,7 @@ def listing(tasks: Iterable[Task], now: datetime, *, width: int | None = None) -
             text(f"{task.sender} to {task.recipient}"),
             Cell(age_words((now - task.created_at).total_seconds()).rjust(3)),
             text(_place(task)),
-            text(task.message.content.strip()),
+            Cell(content_line(task.message)),
         ]
         for task in tasks
     ]

@@ -12,6 +12,7 @@ from bullpen.cli.calls import ask
 from bullpen.cli.options import json_option, no_start_option
 from bullpen.cli.output import Cell, columns, print_json, terminal_width, text, word_cell
 from bullpen.cli.receipts import (
+    content_line,
     delivery_line,
     delivery_record,
     message_head,
@@ -22,7 +23,6 @@ from bullpen.cli.speaking import refusals
 from bullpen.model.appearance import age_words, one_line
 from bullpen.model.deliveries import Evidence, Receipt
 from bullpen.model.mailing import RECEIPTS
-from bullpen.model.messages import Message
 
 __all__ = ["command", "trace_lines"]
 
@@ -75,7 +75,7 @@ def trace_lines(trace: MailTrace, now: datetime, *, width: int | None = None) ->
     """Return the lines that show a message, its steps in each mailbox, and its thread."""
     lines = [
         click.style(message_head(trace.message, now), bold=True),
-        f"  {_short(trace.message)}",
+        f"  {content_line(trace.message, most=SHORT)}",
     ]
     why = reasons(trace.receipts)
     for delivery in trace.deliveries:
@@ -116,9 +116,4 @@ def _thread_lines(trace: MailTrace) -> Iterator[str]:
     for each in trace.thread:
         mark = "*" if each.id == trace.message.id else " "
         who = one_line(f"{each.id}  {each.from_agent} to {each.to_agent}, {each.type}")
-        yield f"{mark} {who}: {_short(each)}"
-
-
-def _short(message: Message) -> str:
-    said = one_line(message.content.strip())
-    return said if len(said) <= SHORT else f"{said[: SHORT - 1]}…"
+        yield f"{mark} {who}: {content_line(each, most=SHORT)}"
