@@ -6,14 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bullpen.daemon.doors.pane import Paces
+from bullpen.daemon.doors.pane import Paces, PaneTerminal
 from bullpen.mail.doors import Handed, Handover, Rung
 from bullpen.model.deliveries import ReceiptState
-from bullpen.model.states import Activity
+from bullpen.model.states import Activity, Provider
 from bullpen.model.turns import TurnEnd
-from bullpen.testing.tmux import eventually
+from bullpen.terminal.rules.load import shipped_rules
+from bullpen.terminal.tmux.server import TmuxServer
+from bullpen.testing.tmux import PrivateTmux, eventually
 from tests.daemon.doors.panes import AGENT, BRISK, InPane, scripted
 from tests.daemon.doors.talk import delivery
+from tests.terminal.recorded import SCREENS, label_of
 
 pytestmark = [pytest.mark.tmux, pytest.mark.timeout(90)]
 
@@ -380,3 +383,26 @@ async def test_two_messages_are_not_typed_at_once(tmp_path: Path) -> None:
         assert not await door.interrupt(AGENT)
         assert await first == Handover(Handed.TAKEN)
     assert await agent.submitted() == ["[from bob] one"]
+
+
+async def test_a_prompt_is_seen_as_empty_though_its_pane_has_no_focus() -> None:
+    """Some programs then hide their cursor and leave it anywhere."""
+    label = label_of("gemini/90x26-few-colours-e04-no-focus")
+    painted = await asyncio.to_thread((SCREENS / label.ansi_file).read_text, encoding="utf-8")
+    async with PrivateTmux(width=label.width, height=label.height) as tmux:
+        pane_id = await tmux.new_pane()
+        agent = InPane(tmux, pane_id, Provider.GEMINI, Path("log"))
+        await agent.find()
+        assert agent.state is not None
+        rules = await asyncio.to_thread(shipped_rules)
+        server = TmuxServer(tmux.target)
+        terminal = PaneTerminal(server, agent.state, rules[Provider.GEMINI], ())
+        shown = painted.rstrip().replace("\n", "\r\n")
+        await tmux.show(pane_id, f"{shown}\x1b[?25l\x1b[{label.height};1H")
+        await agent.shows("no sandbox")
+        await eventually(lambda: _is_ready(terminal))
+        await server.aclose()
+
+
+async def _is_ready(terminal: PaneTerminal) -> bool:
+    return (await terminal.look()).verdict.ready
