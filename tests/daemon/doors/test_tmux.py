@@ -11,6 +11,7 @@ from bullpen.mail.doors import Handed, Handover, Rung
 from bullpen.model.deliveries import ReceiptState
 from bullpen.model.states import Activity, Provider
 from bullpen.model.turns import TurnEnd
+from bullpen.observe.snapshot import Programs
 from bullpen.terminal.rules.load import shipped_rules
 from bullpen.terminal.tmux.server import TmuxServer
 from bullpen.testing.tmux import PrivateTmux, eventually
@@ -396,7 +397,7 @@ async def test_a_prompt_is_seen_as_empty_though_its_pane_has_no_focus() -> None:
         assert agent.state is not None
         rules = await asyncio.to_thread(shipped_rules)
         server = TmuxServer(tmux.target)
-        terminal = PaneTerminal(server, agent.state, rules[Provider.GEMINI], ())
+        terminal = PaneTerminal(server, agent.state, rules[Provider.GEMINI], Programs(rules))
         shown = painted.rstrip().replace("\n", "\r\n")
         await tmux.show(pane_id, f"{shown}\x1b[?25l\x1b[{label.height};1H")
         await agent.shows("no sandbox")
