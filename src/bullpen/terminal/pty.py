@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from bullpen.connection.errors import CommandNotFound
+from bullpen.connection.transports.group import GroupLeader
 from bullpen.errors import BullpenError
 from bullpen.terminal.line_discipline import edit_characters, is_to_suspend
 
@@ -31,7 +32,6 @@ READ_BYTES = 2**16
 START_SECONDS = 10.0  # for a helper that takes milliseconds
 STEP_SECONDS = 0.25  # from SIGHUP to SIGTERM to SIGKILL: to the end in less than a second
 MAX_LINE_BYTES = 4095 if sys.platform == "linux" else 1023  # with its end, where lines are edited
-POLL_SECONDS = 0.01  # nothing tells when the last of a group is gone; somebody has to look
 
 EXEC_HELPER = Path(__file__).with_name("pty_exec.py")
 """Becomes a program that dies with us; see there."""
@@ -45,19 +45,17 @@ class PtyClosed(BullpenError):
         self.command = command
 
 
-class PtyProcess(asyncio.SubprocessProtocol):
+class PtyProcess(GroupLeader):
     """A program on a terminal, from `spawn` to `terminate` (or leaving a block)."""
 
     def __init__(self, command: Sequence[str], master: int) -> None:
+        super().__init__()
         self.command = shlex.join(command)
-        self.pid = 0
         self.tty = ""
         """The terminal, as programs on it know it."""
         self._fd = master
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.SubprocessTransport | None = None
-        self._exited = asyncio.Event()
-        self._has_group = True  # whether anybody of its group may be left
         self._reading = asyncio.Lock()
         self._writing = asyncio.Lock()
         self._waiters: set[asyncio.Future[None]] = set()
@@ -324,7 +322,7 @@ class PtyProcess(asyncio.SubprocessProtocol):
             for number in (signal.SIGHUP, signal.SIGTERM):
                 if seconds and self._signal(number):
                     self._signal(signal.SIGCONT)  # one that stands still hears nothing
-                    if await self._gone(seconds):
+                    if await self._wait_group(seconds):
                         break
         finally:
             self._kill()
@@ -349,8 +347,7 @@ class PtyProcess(asyncio.SubprocessProtocol):
         self.pid = self._transport.get_pid()
 
     def process_exited(self) -> None:
-        self._has_group = self._signal(0)  # at once: later, the number might be somebody else's
-        self._exited.set()
+        super().process_exited()
         if self._transport is not None:
             self._transport.close()
 
@@ -361,27 +358,6 @@ class PtyProcess(asyncio.SubprocessProtocol):
         if front != self.pid and self._fd >= 0:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(front, signal.SIGKILL)
-
-    async def _gone(self, seconds: float) -> bool:
-        """Wait a while for the end of everybody in the group; return whether it came."""
-        deadline = self._loop.time() + seconds
-        while self._signal(0):
-            if self._loop.time() > deadline:
-                return False
-            await asyncio.sleep(POLL_SECONDS)
-        return self._exited.is_set()
-
-    def _signal(self, number: int) -> bool:
-        """Signal the group; return whether there is anybody in it."""
-        if not self._has_group or not self.pid:
-            return False
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            self._has_group = False
-        except PermissionError:  # so macOS says of a group of which only a zombie is left
-            self._has_group = not self._exited.is_set()
-        return self._has_group
 
 
 class _Stopped:

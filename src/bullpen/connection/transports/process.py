@@ -18,6 +18,7 @@ from typing import Any, cast
 from bullpen.connection.errors import CommandNotFound, ProcessExited, TransportClosed
 from bullpen.connection.transport import Receiver
 from bullpen.connection.transports.descriptor import MOST_LAST_READS, DescriptorTransport
+from bullpen.connection.transports.group import GroupLeader
 
 __all__ = ["ChildProcess", "Drain", "ProcessTransport"]
 
@@ -26,7 +27,6 @@ logger = logging.getLogger("bullpen.connection")
 TAIL_BYTES = 2**16  # of stderr, the end of which says why a program died
 STOP_SECONDS = 2.0  # between the end of stdin, SIGTERM and SIGKILL
 EXIT_SECONDS = 0.5  # from the end of its output to the end of a process, if the one means the other
-POLL_SECONDS = 0.01  # nothing tells when the last of a group is gone; somebody has to look
 
 
 class ProcessTransport(DescriptorTransport):
@@ -108,20 +108,18 @@ class ProcessTransport(DescriptorTransport):
             self._process.release()
 
 
-class ChildProcess(asyncio.SubprocessProtocol):
+class ChildProcess(GroupLeader):
     """A running program: its pipes, its end, and how to bring that about."""
 
     def __init__(self, command: Sequence[str], on_exit: Callable[[], None]) -> None:
+        super().__init__()
         self.command = shlex.join(command)
-        self.pid = 0
         self.stdin = -1
         self.stdout = -1
         self._on_exit = on_exit
         self._stdout: Drain | None = None
         self._stderr: Drain | None = None
         self._transport: asyncio.SubprocessTransport | None = None
-        self._exited = asyncio.Event()
-        self._has_group = True  # whether anybody of its group may be left
         self._is_released = False
 
     @classmethod
@@ -178,9 +176,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self.pid = self._transport.get_pid()
 
     def process_exited(self) -> None:
-        # Asked at once: later, the number might be somebody else's.
-        self._has_group = self._signal(0)
-        self._exited.set()
+        super().process_exited()
         if self._is_released:
             self.release()
         else:
@@ -245,28 +241,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._is_released = True
         if self._transport is not None and self._exited.is_set():
             self._transport.close()
-
-    async def _wait_group(self, seconds: float) -> bool:
-        """Wait a while for the end of everybody in the group; return whether it came."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while self._signal(0):
-            if loop.time() > deadline:
-                return False
-            await asyncio.sleep(POLL_SECONDS)
-        return self._exited.is_set()
-
-    def _signal(self, number: int) -> bool:
-        """Signal the group; return whether there is anybody in it."""
-        if not self._has_group or not self.pid:
-            return False
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            self._has_group = False
-        except PermissionError:  # so macOS says of a group of which only a zombie is left
-            self._has_group = not self._exited.is_set()
-        return self._has_group
 
 
 class Drain:
