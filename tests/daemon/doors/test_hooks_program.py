@@ -140,10 +140,13 @@ class Program:
         """
         payload = self.hooked.reports[-1]
         session = str(payload.get("session_id") or payload.get("sessionId"))
-        path = await asyncio.to_thread(
-            find_journal, self.provider, session_id=session, environment=self.environment
-        )
-        assert path is not None
+
+        async def is_found() -> Path | None:
+            return await asyncio.to_thread(
+                find_journal, self.provider, session_id=session, environment=self.environment
+            )
+
+        path = await until(is_found, SECONDS)
         journal, told = Journal(self.provider, path, last_lines=None), list[Turn]()
 
         async def is_told() -> bool:
