@@ -21,7 +21,6 @@ from bullpen.observe.titles import Candidate
 __all__ = ["hear", "seek_panes"]
 
 AHEAD = timedelta(seconds=2)  # clocks of one machine differ by less
-LONGEST_TITLE = 500  # it is in every state that is told; who has more to say has given a prompt
 
 
 def hear(records: Records, observation: Observation, ingest_seq: int, now: datetime) -> None:
@@ -206,7 +205,7 @@ def _merge(origin: Origin, other: Origin | None) -> Origin:
 
 def _title(payload: object) -> str:
     title = payload.get("title") if isinstance(payload, dict) else None
-    return title[:LONGEST_TITLE] if isinstance(title, str) else ""
+    return title if isinstance(title, str) else ""
 
 
 def _updated_at(payload: object) -> datetime | None:

@@ -239,14 +239,6 @@ def test_a_second_session_in_a_pane_replaces_the_first(world: World) -> None:
     assert world.names() == ["claude-1"]
 
 
-def test_a_title_is_not_told_beyond_all_bounds(world: World) -> None:
-    world.apply(world.look(pane(), RUNNING, pids=[7]))
-    world.apply(world.said("session.named", payload={"title": "word " * 50_000}, pid=7))
-    world.apply(world.said("turn.started", pid=7))
-    assert world.pane(pane()).title.startswith("word word ")
-    assert len(world.pane(pane()).title) <= 500
-
-
 @pytest.mark.requirement("TTL-4", "TTL-5", "TTL-6", "TTL-7", "TTL-8")
 def test_a_title_is_the_best_there_is(world: World) -> None:
     world.apply(world.look(pane(), RUNNING, pids=[7], cwd=""))
