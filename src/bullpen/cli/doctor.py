@@ -30,8 +30,6 @@ from bullpen.model.appearance import HEALTH, one_line
 from bullpen.model.sources import SourceHealth
 from bullpen.model.states import HealthStatus, Provider, SourceKind
 from bullpen.model.version import VERSION
-from bullpen.terminal.tmux import TmuxNotInstalled
-from bullpen.terminal.tmux.program import find_tmux
 
 __all__ = ["Check", "command", "daemon_checks", "listing"]
 
@@ -137,6 +135,9 @@ def _python() -> Check:
 
 
 def _tmux() -> Check:
+    from bullpen.terminal.tmux import TmuxNotInstalled
+    from bullpen.terminal.tmux.program import find_tmux
+
     try:
         path = find_tmux(os.environ)  # as the daemon does, which may have no PATH to speak of
     except TmuxNotInstalled:
