@@ -271,6 +271,20 @@ async def test_it_waits_for_the_answer_and_prints_it(option: list[str], codex: F
     assert told["reply"]["reply_to"] == told["message"]["id"]
 
 
+@pytest.mark.requirement("talk:topics")
+async def test_of_several_the_answer_of_each_is_printed(codex: FakeDaemon) -> None:
+    codex.set_agent(agent_state("claude-1", Activity.IDLE))
+    codex.talk.door.lead_to("codex", lambda _: "I am codex.")
+    codex.talk.door.lead_to("claude-1", lambda _: "I am claude-1.")
+    done = await show("send", "--all", "who is there?", "--wait", "answered")
+    for name in ("codex", "claude-1"):
+        assert f"✓ answered m-1 by {name}\n" in done.out
+        assert f"from {name}:\nI am {name}.\n" in done.out
+    told = (await show("ask", "*", "and now?", "--json")).json
+    assert {each["content"] for each in told["replies"]} == {"I am codex.", "I am claude-1."}
+    assert (await show("inbox")).out == "no messages\n"
+
+
 async def outcome_of(codex: FakeDaemon, state: ReceiptState | None) -> Done:
     """Return what is said of a message that has come so far and no further."""
     if state is ReceiptState.ANSWERED:
