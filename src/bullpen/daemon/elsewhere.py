@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from bullpen.agents.a2a.card import is_address, is_loopback
-from bullpen.agents.a2a.client import A2AClient
+from bullpen.agents.a2a.client import A2AClient, base_of
 from bullpen.agents.a2a.errors import A2AError, AliasError, UnknownAgentError
 from bullpen.agents.a2a.external import ExternalAgentRegistry, RegistryUnusable, alias_of
 from bullpen.agents.a2a.peer import Peer
@@ -214,7 +214,8 @@ def external_requests(
     """Return how each request about agents elsewhere is answered."""
 
     async def discover(request: DiscoverAgent, context: Context) -> ExternalAgent:
-        await require(Authority.BOSS, request.secret, context, "add agents")
+        needed = _needed_for(request.url)
+        await require(needed, request.secret, context, "add agents that are not on this machine")
         known = {each.alias for each in await elsewhere.client.list_agents()}
         try:
             found = await elsewhere.discover(request.url, request.alias)
@@ -228,7 +229,9 @@ def external_requests(
             raise ApiError(Reason.AGENT_UNREACHABLE, str(error), url=request.url) from error
 
     async def remove(request: RemoveExternal, context: Context) -> bool:
-        await require(Authority.BOSS, request.secret, context, "remove agents")
+        known = {each.alias: each.url for each in await elsewhere.client.list_agents()}
+        needed = _needed_for(known.get(request.alias.lower(), ""))
+        await require(needed, request.secret, context, "remove agents that are not on this machine")
         try:
             return await elsewhere.remove(request.alias)
         except A2AError as error:
@@ -238,3 +241,12 @@ def external_requests(
         return await elsewhere.client.list_agents()
 
     return {DiscoverAgent: discover, ListExternal: listed, RemoveExternal: remove}
+
+
+def _needed_for(url: str) -> Authority:
+    """Return who may add or remove an agent: who adds one has us ask an address of his choice."""
+    try:
+        is_here = is_loopback(base_of(url))
+    except A2AError:
+        is_here = True  # there is nobody to be asked
+    return Authority.PEER if is_here else Authority.BOSS

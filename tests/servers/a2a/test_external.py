@@ -1,12 +1,15 @@
 """Agents elsewhere, in the seed's dialect: added, listed, written to and removed over HTTP."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from bullpen.agents.a2a.external import ExternalAgentRegistry
 from bullpen.api.runtime import Paths, make_private
 from bullpen.model.deliveries import ReceiptState
+from bullpen.model.external import ExternalAgent
 from bullpen.testing.a2a_agent import FakeA2AAgent
 from tests.daemon.harness import until
 from tests.daemon.wrapping import wrapped
@@ -14,6 +17,7 @@ from tests.servers.a2a.house import SECONDS, Web, served
 from tests.servers.a2a.test_security import TOKEN, give
 
 CHIEF = {"Authorization": f"Bearer {TOKEN}"}
+FAR = "https://far.example:1"
 
 
 @pytest.fixture
@@ -49,18 +53,34 @@ async def test_agents_elsewhere_are_added_listed_and_removed() -> None:
         assert (await web.ask("DELETE", "/external/agents/echo", None, **CHIEF)).status == 404
 
 
-@pytest.mark.requirement("S-98")
-async def test_who_may_not_control_adds_and_removes_nobody() -> None:
-    async with FakeA2AAgent("1.0") as agent, served() as house, wrapped("codex"):
+@pytest.mark.requirement("S-98", "S-101")
+async def test_who_shows_no_token_adds_and_removes_agents_of_this_machine_alone() -> None:
+    async with FakeA2AAgent("seed") as agent, served() as house, wrapped("codex"):
         web = house.web.at("codex")
-        refused = await web.post("/external/discover", {"url": agent.url})
-        assert (refused.status, agent.asked) == (401, [])
-        assert refused.headers["www-authenticate"] == "Bearer"
-        assert (await web.ask("DELETE", "/external/agents/echo", None)).status == 401
+        added = await web.post("/external/discover", {"url": agent.url, "alias": "echo"})
+        assert (added.status, added.body["alias"]) == (200, "echo")
+        removed = await web.ask("DELETE", "/external/agents/echo", None)
+        assert removed.body == {"status": "removed", "alias": "echo"}
+        assert (await web.ask("DELETE", "/external/agents/echo", None)).status == 404
+        assert (await web.post("/external/discover", {"url": "no address"})).status == 400
+
+
+@pytest.mark.requirement("S-98")
+async def test_who_may_not_control_adds_and_removes_nobody_of_another_machine() -> None:
+    async with served() as house, wrapped("codex"):
+        registry = ExternalAgentRegistry()
+        await asyncio.to_thread(registry.add, ExternalAgent(name="far", url=FAR, alias="far"))
+        web, far = house.web.at("codex"), {"url": FAR}
+        refused = await web.post("/external/discover", far)
+        assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+        assert (await web.ask("DELETE", "/external/agents/far", None)).status == 401
         give("ci", "read", "send")
-        refused = await web.post("/external/discover", {"url": agent.url}, **CHIEF)
-        assert (refused.status, agent.asked) == (403, [])
-        assert (await web.ask("DELETE", "/external/agents/echo", None, **CHIEF)).status == 403
+        assert (await web.post("/external/discover", far, **CHIEF)).status == 403
+        assert (await web.ask("DELETE", "/external/agents/far", None, **CHIEF)).status == 403
+        give("ci", "read")
+        assert (await web.post("/external/discover", {"url": "localhost:1"}, **CHIEF)).status == 403
+        [left] = await asyncio.to_thread(registry.list_agents)
+        assert left.url == FAR
 
 
 @pytest.mark.requirement("S-100")

@@ -33,7 +33,7 @@ from bullpen.agents.a2a.peer import ANSWER_SECONDS, LOOK_SECONDS, Peer, Tell
 from bullpen.agents.http import HttpAnswer, HttpError, HttpServer
 from bullpen.model.external import ExternalAgent
 
-__all__ = ["A2AClient"]
+__all__ = ["A2AClient", "base_of"]
 
 WAIT_SECONDS: Final = 60.0
 CARD_BYTES: Final = 2**20

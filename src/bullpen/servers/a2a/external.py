@@ -1,9 +1,11 @@
 """Agents elsewhere, in the seed's dialect: `/external/discover` and `/external/agents`.
 
-They belong to the daemon, so they are the same at the port of every agent. Adding and removing them
-takes the scope `control`: who adds one has the daemon ask an address of his choice.
+They belong to the daemon, so they are the same at the port of every agent. Who adds one has the
+daemon ask an address of his choice: so those of other machines take the scope `control`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -19,9 +21,9 @@ from bullpen.model.reasons import Reason
 from bullpen.model.tasks import Task
 from bullpen.servers.a2a import shapes
 from bullpen.servers.a2a.operations import EXTERNAL
-from bullpen.servers.a2a.room import Caller, Room
+from bullpen.servers.a2a.room import ANONYMOUS, Caller, Room, Scope
 from bullpen.servers.a2a.security import Refused
-from bullpen.servers.a2a.seed import Answer, read_body, route, task_view
+from bullpen.servers.a2a.seed import Answer, challenge, read_body, route, task_view
 
 __all__ = ["routes"]
 
@@ -43,7 +45,8 @@ def routes(room: Room) -> list[Route]:
 async def _discover(room: Room, caller: Caller, request: Request) -> Response:
     wanted = await read_body(request, shapes.Discover)
     try:
-        return _agent(await room.discover(caller, wanted.url, wanted.alias))
+        with _challenging(caller):
+            return _agent(await room.discover(caller, wanted.url, wanted.alias))
     except RpcError as error:
         if reason_of(error) in _UNDISCOVERED:
             raise Refused(400, error.message) from error
@@ -60,8 +63,9 @@ async def _get(room: Room, _: Caller, request: Request) -> Response:
 
 async def _remove(room: Room, caller: Caller, request: Request) -> Response:
     alias = request.path_params["alias"]
-    if not await room.remove_external(caller, alias):
-        raise _unknown(alias)
+    with _challenging(caller):
+        if not await room.remove_external(caller, alias):
+            raise _unknown(alias)
     return JSONResponse({"status": "removed", "alias": alias})
 
 
@@ -74,6 +78,17 @@ async def _send(room: Room, caller: Caller, request: Request) -> Response:
     if task.receipt is ReceiptState.DEAD:
         raise Refused(500, f"Failed to send message to {agent.alias}: {task.reason}")
     return JSONResponse(_sent(task))
+
+
+@contextmanager
+def _challenging(caller: Caller) -> Iterator[None]:
+    """Tell who has shown nothing, and would have to control, what he can show."""
+    try:
+        yield
+    except RpcError as error:
+        if caller == ANONYMOUS and reason_of(error) == Reason.NOT_PERMITTED.word:
+            raise challenge(Scope.CONTROL) from error
+        raise
 
 
 def _sent(task: Task) -> dict[str, Any]:

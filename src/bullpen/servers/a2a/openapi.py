@@ -236,8 +236,7 @@ def _parameter(query: Query) -> Json:
 
 
 def _security(scope: str) -> list[Json]:
-    with_token: Json = {BEARER: [scope]}
-    return [with_token] if scope == "control" else [with_token, {}]
+    return [{BEARER: [scope]}, {}]
 
 
 def _dialect(each: Operation) -> str:

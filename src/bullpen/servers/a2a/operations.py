@@ -12,8 +12,8 @@ from bullpen.servers.a2a import shapes
 __all__ = ["DESCRIPTION", "EXTERNAL", "LISTING", "SEED", "Operation", "Query"]
 
 Method = Literal["GET", "POST", "DELETE"]
-Scope = Literal["read", "send", "control"]
-"""The words of `room.Scope`."""
+Scope = Literal["read", "send"]
+"""The words of `room.Scope` that a request takes; a few take more by what stands in them."""
 
 
 class Query(NamedTuple):
@@ -128,9 +128,9 @@ EXTERNAL = (
         "discover",
         "POST",
         "/external/discover",
-        "Add an agent elsewhere by its card",
+        "Add an agent elsewhere by its card; one of another machine takes the scope control",
         shapes.Added,
-        "control",
+        "send",
         shapes.Discover,
         refusals=(400,),
     ),
@@ -146,9 +146,9 @@ EXTERNAL = (
         "removeAdded",
         "DELETE",
         "/external/agents/{alias}",
-        "Forget one of them",
+        "Forget one of them; the same holds",
         shapes.Removed,
-        "control",
+        "send",
     ),
     Operation(
         "sendElsewhere",

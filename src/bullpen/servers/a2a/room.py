@@ -173,15 +173,15 @@ class Room:
         return await client.request(external.ListExternal())
 
     async def discover(self, caller: Caller, url: str, alias: str | None = None) -> ExternalAgent:
-        """Add an agent elsewhere by its card."""
-        caller.require(Scope.CONTROL)
+        """Add an agent elsewhere by its card; who may not control adds those of this machine."""
+        caller.require(Scope.SEND)
         client = await self._client(caller)
         request = external.DiscoverAgent(url, alias, caller.secret)
         return await client.request(request, timeout=external.DISCOVER_SECONDS)
 
     async def remove_external(self, caller: Caller, alias: str) -> bool:
-        """Forget an agent elsewhere; return whether it was known."""
-        caller.require(Scope.CONTROL)
+        """Forget an agent elsewhere, if the caller may add it; return whether it was known."""
+        caller.require(Scope.SEND)
         client = await self._client(caller)
         return await client.request(external.RemoveExternal(alias, caller.secret))
 

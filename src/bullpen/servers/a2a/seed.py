@@ -31,7 +31,16 @@ from bullpen.servers.a2a.security import Refused, caller_of
 from bullpen.servers.a2a.shapes import HIGHEST, LOWEST
 from bullpen.servers.a2a.streams import events
 
-__all__ = ["Answer", "card_of", "read_body", "refusal_of", "route", "routes", "task_view"]
+__all__ = [
+    "Answer",
+    "card_of",
+    "challenge",
+    "read_body",
+    "refusal_of",
+    "route",
+    "routes",
+    "task_view",
+]
 
 CONTEXT_CHARACTERS = 2000
 TASKS_LISTED = 500
@@ -78,10 +87,15 @@ def route(room: Room, operation: Operation, answer: Answer) -> Route:
 def _require(caller: Caller, scope: Scope) -> None:
     """See that the caller may; who showed nothing is told that something is to be shown."""
     if caller == ANONYMOUS and scope not in caller.scopes:
-        how = f"bullpen a2a token add NAME --scope {scope}"
-        words = f"a token with the scope {scope} is needed: {how}"
-        raise Refused(401, words, www_authenticate="Bearer")
+        raise challenge(scope)
     caller.require(scope)
+
+
+def challenge(scope: Scope) -> Refused:
+    """Return how somebody is refused who has shown nothing."""
+    how = f"bullpen a2a token add NAME --scope {scope}"
+    words = f"a token with the scope {scope} is needed: {how}"
+    return Refused(401, words, www_authenticate="Bearer")
 
 
 # ----------------------------------------------------------------------------------------- sending
