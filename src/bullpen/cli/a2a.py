@@ -126,8 +126,8 @@ def token() -> None:
 def add(context: click.Context, *, name: str, scopes: tuple[str, ...], as_json: bool) -> None:
     """Give NAME a token, and print it. It is shown this once, and opens at once.
 
-    To control is to interrupt agents, to cancel what others asked for, and to add agents of other
-    machines. Nobody who shows a token is taken for you: it never approves anything.
+    To control is to interrupt agents, to cancel what others asked for, to answer what agents ask
+    their user, approvals too, and to add agents of other machines.
 
     \b
     Examples:
