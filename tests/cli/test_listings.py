@@ -122,7 +122,7 @@ async def test_panes_are_listed_for_people(name: str, two_panes: FakeDaemon) -> 
     assert (await show(name)).out == snapshot("""\
 work:1.0 %1  claude-1  ◆ waiting_input  ~   1m  ask  /src/project
 work:1.1 %2  -         bash                          /tmp
-2 panes, 1 agents, 1 waiting
+2 panes, 1 agent, 1 waiting
 """)
 
 
@@ -144,7 +144,7 @@ async def test_panes_are_listed_for_programs(two_panes: FakeDaemon) -> None:
 async def test_panes_without_agents_can_be_left_out(option: str, two_panes: FakeDaemon) -> None:
     done = await show("panes", option)
     assert "%2" not in done.out
-    assert done.lines[-1] == "1 panes, 1 agents, 1 waiting"
+    assert done.lines[-1] == "1 pane, 1 agent, 1 waiting"
 
 
 # Sessions, sources, alerts

@@ -118,7 +118,7 @@ async def test_those_who_wait_are_listed_alone(daemon: FakeDaemon) -> None:
     done = await show("ls", "--waiting")
     assert "claude-1" in done.out
     assert "codex-1" not in done.out
-    assert done.lines[-1] == "1 agents, 1 waiting"
+    assert done.lines[-1] == "1 agent, 1 waiting"
 
 
 async def test_a_family_is_listed_alone(daemon: FakeDaemon) -> None:

@@ -74,7 +74,7 @@ async def test_those_who_wait_are_listed_alone(tmux: PrivateTmux) -> None:
     assert len(lines) == 2
     assert "claude" in lines[0]
     assert "◆ waiting_approval" in lines[0]
-    assert lines[1] == "1 panes, 1 agents, 1 waiting"
+    assert lines[1] == "1 pane, 1 agent, 1 waiting"
 
 
 async def test_a_server_that_is_not_there_is_said_to_be_so(home: Path) -> None:

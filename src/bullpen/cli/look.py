@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bullpen.cli.output import Cell, columns, state_cell, text
+from bullpen.model.appearance import counted
 from bullpen.observe.pane import PaneVerdict
 from bullpen.observe.snapshot import judge_snapshot
 from bullpen.terminal.rules.load import load_rules
@@ -63,7 +64,10 @@ def listing(seen: Sequence[Seen]) -> list[str]:
     agents = sum(judged.provider is not None for _, judged in seen)
     waiting = sum(bool(judged.activity and judged.activity.is_waiting) for _, judged in seen)
     rows = [_row(*each) for each in seen]
-    return [*columns(rows), f"{len(seen)} panes, {agents} agents, {waiting} waiting"]
+    return [
+        *columns(rows),
+        f"{counted(len(seen), 'pane')}, {counted(agents, 'agent')}, {waiting} waiting",
+    ]
 
 
 def _row(snapshot: PaneSnapshot, judged: PaneVerdict) -> list[Cell]:

@@ -19,7 +19,7 @@ from bullpen.cli.output import (
     terminal_width,
     text,
 )
-from bullpen.model.appearance import EVIDENCE, age_words
+from bullpen.model.appearance import EVIDENCE, age_words, counted
 from bullpen.model.places import place_of, place_order, session_heading
 from bullpen.model.states import Provider
 from bullpen.model.views import AgentState
@@ -117,7 +117,10 @@ def listing(
         last = heading
         lines.append(f"{indent}{line}")
     waiting = sum(agent.activity.is_waiting for agent in ordered)
-    return [*lines, f"{len(ordered)} agents, {waiting} waiting" if ordered else "no agents"]
+    return [
+        *lines,
+        f"{counted(len(ordered), 'agent')}, {waiting} waiting" if ordered else "no agents",
+    ]
 
 
 def _heading_order(agent: AgentState, group: str) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from bullpen.cli.output import (
     terminal_width,
     text,
 )
-from bullpen.model.appearance import EVIDENCE, age_words
+from bullpen.model.appearance import EVIDENCE, age_words, counted
 from bullpen.model.states import Presence
 from bullpen.model.views import PaneState
 
@@ -97,7 +97,10 @@ def listing(panes: Iterable[PaneState], now: datetime, *, width: int | None = No
     waiting = sum(pane.activity_state.is_waiting for pane in managed)
     rows = [_row(pane, now) for pane in ordered]
     shown = columns(rows, width=width, shrink=GIVE_WAY)
-    return [*shown, f"{len(ordered)} panes, {len(managed)} agents, {waiting} waiting"]
+    return [
+        *shown,
+        f"{counted(len(ordered), 'pane')}, {counted(len(managed), 'agent')}, {waiting} waiting",
+    ]
 
 
 def _order(pane: PaneState) -> tuple[str, str, int, int]:

@@ -22,6 +22,7 @@ __all__ = [
     "Appearance",
     "age_words",
     "cell_width",
+    "counted",
     "fit",
     "one_line",
     "status_line",
@@ -86,6 +87,11 @@ def waiting_count(summary: Summary) -> int:
 
 def _is_waiting(word: str) -> bool:
     return word in set(Activity) and Activity(word).is_waiting
+
+
+def counted(count: int, noun: str) -> str:
+    """Return how many there are, in words: `1 agent`, `2 agents`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def age_words(seconds: float) -> str:

@@ -17,6 +17,7 @@ from bullpen.model.appearance import (
     Appearance,
     age_words,
     cell_width,
+    counted,
     fit,
     one_line,
 )
@@ -88,7 +89,7 @@ def totals(agents: Iterable[AgentState], summary: Summary) -> list[Span]:
     for agent in agents:
         total += 1
         counts[agent.activity] = counts.get(agent.activity, 0) + 1
-    spans: list[Span] = [(_counted(total, "agent"), "bold")]
+    spans: list[Span] = [(counted(total, "agent"), "bold")]
     waiting = sum(count for activity, count in counts.items() if activity.is_waiting)
     if waiting:
         look = ACTIVITIES[Activity.WAITING_APPROVAL]
@@ -110,14 +111,14 @@ def _health(summary: Summary) -> list[Span]:
     for status, look in HEALTH.items():
         count = states.count(status)
         if count and (status is not HealthStatus.HEALTHY or count == len(states)):
-            words = f"{look.symbol} {_counted(count, 'source')} {status}"
+            words = f"{look.symbol} {counted(count, 'source')} {status}"
             spans += [("  ", ""), (words, _style(look))]
     return spans
 
 
 def _heading(heading: Heading) -> list[Span]:
     spans: list[Span] = [(one_line(heading.title), "bold"), ("  ", "")]
-    spans.append((_counted(heading.agents, "agent"), DIM))
+    spans.append((counted(heading.agents, "agent"), DIM))
     if heading.waiting:
         look = ACTIVITIES[Activity.WAITING_APPROVAL]
         words = f"{look.symbol} {heading.waiting} waiting"
@@ -171,10 +172,6 @@ def _cut(spans: list[Span], width: int) -> list[Span]:
         cut.append((text, style))
         left -= size
     return [*cut, (" " * left, "")] if left else cut
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _style(look: Appearance, *, bold: bool = False) -> str:
