@@ -333,6 +333,8 @@ class Post:
         logger.debug("%s says: %s", message.id, message.content)
         is_answer = outcome_of_reply(message.type) is not None or asks(message)
         current = self.working_on(message.from_agent)
+        if current is not None and current.id == message.reply_to:
+            self.sayings.note_sent(message.from_agent, current.id)
         is_begun = current is not None and current.id == message.reply_to and not current.reply_to
         if message.reply_to and is_answer:
             self.courier.answered(message.reply_to, message.from_agent)
@@ -363,7 +365,9 @@ class Post:
     def _take_said(self, wrapper: Wrapper, told: wrapping.Said) -> None:
         """Take what a program says; not what comes after something that was not heard."""
         current = self._current(wrapper, told.attempt_id)
-        if current is not None and told.at in (0, self.sayings.length(current.id)):
+        if current is None or self.sayings.sends(wrapper.name, current.id):
+            return
+        if told.at in (0, self.sayings.length(current.id)):
             self.hear_said(wrapper.name, Utterance(text=told.text, is_new=told.at == 0))
 
     async def _note(

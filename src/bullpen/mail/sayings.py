@@ -41,6 +41,15 @@ class Sayings:
 
     def __init__(self) -> None:
         self._by_agent: dict[str, _Saying] = {}
+        self._sending: dict[str, str] = {}
+
+    def note_sent(self, agent: str, task_id: str) -> None:
+        """Learn that an agent sends what it has to say of a task by itself."""
+        self._sending[agent] = task_id
+
+    def sends(self, agent: str, task_id: str) -> bool:
+        """Whether it does: then what its terminal shows is no news."""
+        return self._sending.get(agent) == task_id
 
     def hear(self, agent: str, task_id: str, said: Utterance) -> Piece | None:
         """Take what an agent says; return where that stands, None if nobody can tell."""
@@ -75,6 +84,7 @@ class Sayings:
     def forget(self, agent: str) -> None:
         """Take it that an agent has no message any more."""
         self._by_agent.pop(agent, None)
+        self._sending.pop(agent, None)
 
 
 def joined(before: Piece | None, piece: Piece) -> Piece:

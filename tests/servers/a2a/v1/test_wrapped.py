@@ -39,3 +39,20 @@ async def test_what_a_terminal_shows_is_heard_before_the_turn_has_ended(home: Pa
         chunks += [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
         assert put_together(chunks) == "half of it, and the rest"
         assert states(rest)[-1] == "COMPLETED"
+
+
+@pytest.mark.requirement("a2a:deltas")
+async def test_who_sends_what_it_says_is_not_heard_by_its_terminal_too(home: Path) -> None:
+    async with house() as (there, guest), asyncio.timeout(SECONDS):
+        stream = guest.stream("SendStreamingMessage", {"message": text_message("tell me")})
+        async with aclosing(stream):
+            telling = asyncio.create_task(anext(stream))
+            asked = await there.agent.next()
+            await telling
+            await there.reply("half of it", type="progress")
+            said = Said(attempt_id=asked.attempt_id, at=0, text="half of it, on a terminal")
+            await there.agent.connection.notify(said)
+            await there.reply("all of it", type="task_complete")
+            told = str([each async for each in stream])
+        assert "all of it" in told
+        assert "on a terminal" not in told
