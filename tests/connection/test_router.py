@@ -160,9 +160,14 @@ class Stream:
             nonlocal calls
             calls += event in ("call", "c_call")
 
+        gc.collect()  # what others have left is not to be seen to in between
+        gc.disable()
         sys.setprofile(count)
-        self.run(events)
-        sys.setprofile(None)
+        try:
+            self.run(events)
+        finally:
+            sys.setprofile(None)
+            gc.enable()
         return calls
 
 
