@@ -50,6 +50,7 @@ class Life:
         self.provider = provider
         self.habits = HABITS[provider]
         self.told: list[dict[str, Any]] = []
+        self.has_hooks = False
         self._tmux = tmux
         self._pane = pane
         self._models = models
@@ -83,6 +84,20 @@ class Life:
             ) from None
         change: dict[str, Any] = self.transitions[-1]
         return change
+
+    async def lives_through(self, activity: str) -> dict[str, Any]:
+        """The same; who has hooks says so itself, if perhaps a little later than its screen."""
+        change = await self.reaches(activity)
+
+        async def is_told() -> Any:
+            told = (activity, "deterministic")
+            agents = (await self._peer.agents()).values()
+            return [each for each in agents if (each["activity"], each["evidence_mode"]) == told]
+
+        if not self.has_hooks:
+            return change
+        [agent] = await until(is_told, SECONDS)
+        return {**change, "agent": agent}
 
     async def shows(self, activity: str) -> None:
         """Wait until the screen shows it too: a program asks before its dialog is drawn."""
@@ -141,28 +156,28 @@ class Life:
         habits = self.habits
         seen = [await self.reaches("idle")]
         await self.submit("<<prewait first | say hello>>")
-        seen.append(await self.reaches("running"))
+        seen.append(await self.lives_through("running"))
         self._models.release("first")
-        seen.append(await self.reaches("idle"))
+        seen.append(await self.lives_through("idle"))
         command = f"prewait second | {habits.shell} touch made.txt"
         await self.submit(f"<<{command} ;; prewait third | say done>>")
-        seen.append(await self.reaches("running"))
+        seen.append(await self.lives_through("running"))
         self._models.release("second")
-        seen.append(await self.reaches("waiting_approval"))
+        seen.append(await self.lives_through("waiting_approval"))
         await self.shows("waiting_approval")
         await self.press(*habits.approve)
-        seen.append(await self.reaches("running"))
+        seen.append(await self.lives_through("running"))
         self._models.release("third")
-        seen.append(await self.reaches("idle"))
+        seen.append(await self.lives_through("idle"))
         await self.submit("<<say begun | wait never | say ended>>")
-        seen.append(await self.reaches("running"))
+        seen.append(await self.lives_through("running"))
         await self._tmux.wait_for(self._pane, "begun")
         await self.interrupt()
-        seen.append(await self.reaches("idle"))
+        seen.append(await self.lives_through("idle"))
         await self.submit("<<prewait fourth | err 400 broken>>")
-        seen.append(await self.reaches("running"))
+        seen.append(await self.lives_through("running"))
         self._models.release("fourth")
-        seen.append(await self.reaches("error"))
+        seen.append(await self.lives_through("error"))
         await self.submit(habits.leave)
         seen.append(await self.reaches("exited"))
         return seen
