@@ -31,6 +31,7 @@ ROWS = {
     "wrapper-cost": "bench.wrapper_cost",
     "talk-startup": "bench.talk_startup",
     "a2a-send": "bench.a2a_send",
+    "a2a-handler": "bench.a2a_handler",
     "a2a-priority": "bench.a2a_priority",
     "a2a-subscribers": "bench.a2a_subscribers",
     "a2a-memory": "bench.a2a_memory",

@@ -36,7 +36,7 @@ SECONDS = 60.0
 async def run(quick: bool) -> list[Figure]:
     names = [f"dummy-{number}" for number in range(2 if quick else AGENTS)]
     async with (
-        talking_daemon(has_heart=False, BULLPEN_MCP_HTTP="true") as (pid, home, callers),
+        talking_daemon(beside=None, BULLPEN_MCP_HTTP="true") as (pid, home, callers),
         AsyncExitStack() as stack,
     ):
         found = {"a daemon that was just started": await resident(pid)}

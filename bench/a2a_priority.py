@@ -33,7 +33,7 @@ TEXT = "please look at the parser"
 async def run(quick: bool) -> list[Figure]:
     agents, each, bursts = (1, 1, 1) if quick else (AGENTS, 20, 20)
     async with (
-        talking_daemon(has_heart=False) as (pid, home, callers),
+        talking_daemon(beside=None) as (pid, home, callers),
         AsyncExitStack() as stack,
     ):
         names = [f"dummy-{number}" for number in range(agents)]

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bench.a2a import a2a_port
 from bench.echo_agent import echo_agent
@@ -22,7 +22,7 @@ from bench.sdk_agent import PATH, sdk_agent
 from bench.talk import loaded, talking_daemon, used_by
 from bench.web import Web, message
 
-__all__ = ["run"]
+__all__ = ["AGENT", "OURS", "TEXT", "THEIRS", "Asked", "Rate", "compare", "run"]
 
 ROW = "a2a-send"
 PARALLEL = 16
@@ -38,8 +38,15 @@ class Rate(NamedTuple):
     cpu: float
 
 
-class Server:
+class Asked(Protocol):
     """One of the two."""
+
+    async def rate(self, requests: int, at_a_time: int, *, is_awaited: bool) -> Rate:
+        """Return how fast so many requests are answered."""
+
+
+class Server:
+    """One of the two, asked over HTTP."""
 
     def __init__(self, pid: int, port: int, path: str) -> None:
         self._pid = pid
@@ -73,23 +80,27 @@ class Server:
 async def run(quick: bool) -> list[Figure]:
     rounds, requests = (1, 32) if quick else (6, 400)
     async with servers() as found:
-        figures = [loaded(ROW)]
-        for word, is_awaited in (("accepted", False), ("answered", True)):
-            for how, at_a_time in (("one after the other", 1), (f"{PARALLEL} at a time", PARALLEL)):
-                measures = {
-                    name: partial(server.rate, requests, at_a_time, is_awaited=is_awaited)
-                    for name, server in found.items()
-                }
-                best = await best_of(rounds, measures)
-                what = f"SendMessage {word}, {how}"
-                figures += figures_of(what, best[OURS], best[THEIRS])
-        return figures
+        return [loaded(ROW), *await compare(ROW, found, rounds, requests)]
 
 
-def figures_of(what: str, ours: Rate, theirs: Rate) -> list[Figure]:
+async def compare(row: str, asked: Mapping[str, Asked], rounds: int, requests: int) -> list[Figure]:
+    """Ask both in turn, in every way, and return what came of it."""
+    figures = []
+    for word, is_awaited in (("accepted", False), ("answered", True)):
+        for how, at_a_time in (("one after the other", 1), (f"{PARALLEL} at a time", PARALLEL)):
+            measures = {
+                name: partial(each.rate, requests, at_a_time, is_awaited=is_awaited)
+                for name, each in asked.items()
+            }
+            best = await best_of(rounds, measures)
+            figures += figures_of(row, f"SendMessage {word}, {how}", best[OURS], best[THEIRS])
+    return figures
+
+
+def figures_of(row: str, what: str, ours: Rate, theirs: Rate) -> list[Figure]:
     """Return one figure with a target and one to understand it by."""
     wall = Figure(
-        row=ROW,
+        row=row,
         what=what,
         ours=ours.wall,
         theirs=theirs.wall,
@@ -98,7 +109,7 @@ def figures_of(what: str, ours: Rate, theirs: Rate) -> list[Figure]:
         at_least=5.0,
     )
     cpu = Figure(
-        row=ROW,
+        row=row,
         what="… by the server's processor time",
         ours=ours.cpu,
         theirs=theirs.cpu,
@@ -124,7 +135,7 @@ async def best_of(
 async def servers() -> AsyncIterator[dict[str, Server]]:
     """Have both servers for a block."""
     async with (
-        talking_daemon(has_heart=False) as (pid, home, _),
+        talking_daemon(beside=None) as (pid, home, _),
         echo_agent(home, AGENT),
         sdk_agent() as (sdk_pid, sdk_port),
     ):

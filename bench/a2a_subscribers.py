@@ -29,7 +29,7 @@ SECONDS = 120.0
 
 async def run(quick: bool) -> list[Figure]:
     subscribers, numbers = (10, 5) if quick else (SUBSCRIBERS, NUMBERS)
-    async with talking_daemon(has_heart=False) as (_, home, _), echo_agent(home, AGENT):
+    async with talking_daemon(beside=None) as (_, home, _), echo_agent(home, AGENT):
         port = await a2a_port(home)
         task = await send(port, f"{COUNT}{numbers}")
         webs = [await Web.connect(port) for _ in range(subscribers)]

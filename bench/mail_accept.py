@@ -33,16 +33,16 @@ async def run(quick: bool) -> list[Figure]:
             return call("mail.send", to=to.name, content=TEXT, secret=sender.secret)
 
         await asyncio.gather(*(timed(each, line(0)) for each in senders))  # warms up
-        await longest_block(home / "heart")
+        await longest_block(home / "beside")
         one = [await timed(senders[number % SENDERS], line(number)) for number in range(sequential)]
-        alone = await longest_block(home / "heart")
+        alone = await longest_block(home / "beside")
         many: list[float] = []
         before = used_by(pid)
         for burst in range(bursts):
             lines = [line(burst + number) for number in range(SENDERS)]
             many += await asyncio.gather(*map(timed, senders, lines))
         used = (used_by(pid) - before) / bursts
-        together = await longest_block(home / "heart")
+        together = await longest_block(home / "beside")
     return [
         loaded(ROW),
         *percentiles(ROW, "accepted, one after the other", one, p50=5, p99=20),

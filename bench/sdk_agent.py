@@ -21,7 +21,7 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import a2a_pb2 as pb
 from starlette.applications import Starlette
 
-__all__ = ["PATH", "sdk_agent"]
+__all__ = ["PATH", "default_handler", "sdk_agent"]
 
 PATH = "/"
 
@@ -62,9 +62,8 @@ class Echo(AgentExecutor):
         raise NotImplementedError
 
 
-def main() -> None:
-    """Serve until ended."""
-    logging.disable(logging.CRITICAL)
+def default_handler() -> DefaultRequestHandler:
+    """Return the SDK's own handler for such an agent, with its memory store."""
     card = pb.AgentCard(
         name="echo",
         version="1",
@@ -75,8 +74,13 @@ def main() -> None:
             )
         ],
     )
-    handler = DefaultRequestHandler(Echo(), InMemoryTaskStore(), card)
-    app = Starlette(routes=create_jsonrpc_routes(handler, PATH))
+    return DefaultRequestHandler(Echo(), InMemoryTaskStore(), card)
+
+
+def main() -> None:
+    """Serve until ended."""
+    logging.disable(logging.CRITICAL)
+    app = Starlette(routes=create_jsonrpc_routes(default_handler(), PATH))
     # Named, as uvicorn's own is: else asyncio leaves Nagle's algorithm on, which costs 40 ms each.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))

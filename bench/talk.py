@@ -84,18 +84,18 @@ def call(method: str, **params: Any) -> bytes:
 
 @asynccontextmanager
 async def talking_daemon(
-    *, has_heart: bool = True, **variables: str
+    *, beside: str | None = "bench.beating", **variables: str
 ) -> AsyncIterator[tuple[int, Path, "Callers"]]:
     """Run the daemon as a process of its own, with no limit to how much is said.
 
-    Its event loop is listened to, unless it has no heart. Yields its pid, its home and how to call
-    it.
+    `beside` is a module that runs it and something else, which is reached at the socket `beside` in
+    its home. Yields its pid, its home and how to call it.
     """
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as directory:
         home = Path(directory)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *(("-m", "bench.beating", str(home / "heart")) if has_heart else DAEMON),
+            *(("-m", beside, str(home / "beside")) if beside else DAEMON),
             env={**environment(home), **UNLIMITED, **variables},
             stderr=asyncio.subprocess.DEVNULL,
         )

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 TALK = ("mail-accept", "mail-end-to-end", "wrapped-tasks", "wrapper-cost", "talk-startup", "others")
-A2A = ("a2a-send", "a2a-priority", "a2a-subscribers", "a2a-memory")
+A2A = ("a2a-send", "a2a-handler", "a2a-priority", "a2a-subscribers", "a2a-memory")
 SHORT = ("a2a-subscribers",)
 
 
@@ -207,6 +207,7 @@ def test_everybody_who_follows_a_task_has_heard_all_of_it(a2a: dict[str, Any]) -
 def test_sending_by_a2a_is_set_beside_the_sdk_and_what_it_may_take(a2a: dict[str, Any]) -> None:
     targets = [each["at_least"] for each in a2a["a2a-send"]]
     assert targets == [None, 5, None, 5, None, 5, None, 5, None]
+    assert [each["at_least"] for each in a2a["a2a-handler"]] == targets
     limits = [(each["theirs"], each["unit"]) for each in a2a["a2a-priority"][1:]]
     assert limits == [(5, "ms"), (20, "ms"), (5, "ms"), (20, "ms"), (20, "ms")]
     assert {each["theirs"] for each in a2a["a2a-memory"][1:]} == {160}
