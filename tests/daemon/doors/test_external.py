@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ import pytest
 from bullpen.api.client import Client
 from bullpen.api.runtime import Paths
 from bullpen.api.talk import TaskChanged, TaskOutput, WatchTasks
+from bullpen.daemon.doors.external import ExternalDoor
+from bullpen.daemon.elsewhere import Elsewhere
+from bullpen.model.deliveries import Delivery, ReceiptState
+from bullpen.model.messages import Message, MessageType
 from bullpen.testing.a2a_agent import FakeA2AAgent
 from tests.daemon.harness import Peer, RefusedError, running_daemon, until
 from tests.daemon.wrapping import wrapped
@@ -421,3 +426,45 @@ async def _holds(peer: Peer, words: str) -> bool:
 async def _has_step(peer: Peer, message_id: str, state: str) -> bool:
     trace = await peer.ask("mail.trace", message_id=message_id)
     return state in [each["state"] for each in trace["receipts"]]
+
+
+async def test_what_is_taken_at_the_very_end_is_left_to_the_next_daemon(home: Path) -> None:
+    now = datetime.now(UTC)
+    message = Message(
+        id="m-1",
+        from_agent="user",
+        to_agent="echo",
+        type=MessageType.TASK_REQUEST,
+        content="hi",
+        timestamp=now,
+    )
+    delivery = Delivery(
+        number=1,
+        message=message,
+        recipient="echo",
+        state=ReceiptState.SUBMITTED,
+        accepted_at=now,
+        available_at=now,
+        expires_at=None,
+        size=2,
+    )
+    told: list[object] = []
+
+    async def tell(*about: object) -> str:
+        told.append(about)
+        return ""
+
+    door = ExternalDoor(
+        Elsewhere(Paths.resolve(), lambda: now),
+        is_ours=lambda _: False,
+        on_turn=lambda *about: told.append(about),
+        on_step=tell,  # type: ignore[arg-type]  # whatever it returns
+        on_output=lambda *about: told.append(about),
+        on_change=lambda _: None,
+        thread_of=tell,
+        task_before=tell,
+    )
+    await door.aclose()
+    door.take_up(delivery, "t-1")  # and no task is left behind
+    await asyncio.sleep(0)
+    assert told == []

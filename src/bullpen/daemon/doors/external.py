@@ -81,6 +81,7 @@ class ExternalDoor:
         self._pauses: dict[str, _Pause] = {}
         self._conversations: OrderedDict[tuple[str, str], _Conversation] = OrderedDict()
         self._following: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     @property
     def rung(self) -> Rung:
@@ -213,7 +214,8 @@ class ExternalDoor:
             self._settle(agent)
 
     async def aclose(self) -> None:
-        """Let go of everything. Tasks elsewhere go on."""
+        """Let go of everything. Tasks elsewhere go on, and are taken up by the next daemon."""
+        self._is_closed = True
         for agent in list(self._pauses):
             self._reopen(agent)
         following = list(self._following)
@@ -226,6 +228,8 @@ class ExternalDoor:
         self._remember(work)
         if self._elsewhere.note_activity(work.agent, Activity.RUNNING):
             self._on_change(work.agent)
+        if self._is_closed:  # it was taken at the very end
+            return
         work.following = asyncio.create_task(self._follow(work), name=f"a2a:{work.agent}")
         self._following.add(work.following)
         work.following.add_done_callback(self._following.discard)
