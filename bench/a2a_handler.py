@@ -24,6 +24,7 @@ from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
 
 from bench.a2a_send import AGENT, OURS, TEXT, THEIRS, Asked, Rate, compare
+from bench.beside import beside
 from bench.echo_agent import echo_agent
 from bench.figure import Figure
 from bench.sdk_agent import default_handler
@@ -73,19 +74,8 @@ class Process:
 
 @asynccontextmanager
 async def sdk(socket: Path) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "bench.a2a_handler", str(socket), THEIRS),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    await process.stdout.readline()
-    try:
+    async with beside("bench.a2a_handler", str(socket), THEIRS):
         yield Process(socket)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
 
 
 # ------------------------------------------------------------------------------ in such a process

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.beside import beside
 from bench.observe import LINE_LIMIT
 from bench.talk import Caller
 
@@ -25,19 +26,8 @@ WAIT_SECONDS = 50.0
 @asynccontextmanager
 async def echo_agent(home: Path, name: str) -> AsyncIterator[None]:
     """Have such an agent at the daemon of a home, for a block."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "bench.echo_agent", str(home / "bullpen/run/bullpend.sock"), name),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    await process.stdout.readline()
-    try:
+    async with beside("bench.echo_agent", str(home / "bullpen/run/bullpend.sock"), name):
         yield
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
 
 
 async def main(socket: str, name: str) -> None:

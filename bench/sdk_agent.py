@@ -8,7 +8,6 @@ port it serves.
 import asyncio
 import logging
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -21,6 +20,8 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import a2a_pb2 as pb
 from starlette.applications import Starlette
 
+from bench.beside import beside
+
 __all__ = ["PATH", "default_handler", "sdk_agent"]
 
 PATH = "/"
@@ -29,16 +30,8 @@ PATH = "/"
 @asynccontextmanager
 async def sdk_agent() -> AsyncIterator[tuple[int, int]]:
     """Have such an agent for a block. Yields its pid and its port."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.sdk_agent", stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    try:
-        yield process.pid, int(await process.stdout.readline())
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+    async with beside("bench.sdk_agent") as agent:
+        yield agent.pid, int(agent.said)
 
 
 class Echo(AgentExecutor):
